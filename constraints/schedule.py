@@ -1,0 +1,112 @@
+"""Which micro-batches a pipeline rank keeps alive: the 1F1B and interleaved schedules, replayed.
+
+Source: Megatron-LM d98e8a64 ``core/pipeline_parallel/schedules.py``
+(``get_pp_rank_microbatches``, ``get_schedule_table``, ``forward_backward_pipelining_*``).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+
+def warmup_microbatches(pp: int, vpp: int, ga: int, rank: int) -> int:
+    """Forward passes (of one chunk each) that ``rank`` runs before its first backward pass.
+
+    Plain 1F1B (``vpp == 1``): ``pp - rank - 1``; interleaved, with groups of ``pp``
+    micro-batches: ``2*(pp - rank - 1) + (vpp - 1)*pp``.  Clipped to all that there is.
+    """
+    if vpp == 1:
+        return min(pp - rank - 1, ga)
+    return min(2 * (pp - rank - 1) + (vpp - 1) * pp, ga * vpp)
+
+
+@lru_cache(maxsize=65536)
+def live_chunks(pp: int, vpp: int, ga: int, rank: int) -> tuple[tuple[int, ...], ...]:
+    """Live micro-batches of each chunk at the worst moments of the step.
+
+    Returns
+    -------
+    tuple of tuples
+        Vectors ``(c_0, ..., c_{vpp-1})``: at some moment chunk ``v`` holds the activations of
+        ``c_v`` micro-batches.  Vectors that another one dominates are left out, so the live
+        activation memory of the rank is ``max over vectors of sum_v c_v * activation_v``.
+
+    Notes
+    -----
+    With ``vpp > 1`` micro-batches go in groups of ``pp``; a last, smaller group is allowed by
+    the replay though not by the default group size.  The steady state repeats after one group,
+    so more than four groups are not replayed.
+    """
+    if vpp == 1:
+        return ((min(ga, pp - rank),),)
+    replayed = ga if ga <= 4 * pp else 4 * pp + ga % pp
+    order = _forward_order(pp, vpp, replayed)
+    total = replayed * vpp
+    warmup = min(2 * (pp - rank - 1) + (vpp - 1) * pp, total)
+    live = [0] * vpp
+    seen: set[tuple[int, ...]] = set()
+    for step in range(total):
+        live[order[step]] += 1
+        if step >= warmup:
+            seen.add(tuple(live))
+            live[vpp - 1 - order[step - warmup]] -= 1
+    seen.add(tuple(_prefix_counts(order[:warmup], vpp)))
+    return _undominated(seen)
+
+
+def _forward_order(group: int, vpp: int, ga: int) -> list[int]:
+    """Chunk of each forward pass: groups of micro-batches, chunk after chunk."""
+    order: list[int] = []
+    for start in range(0, ga, group):
+        size = min(group, ga - start)
+        for chunk in range(vpp):
+            order.extend([chunk] * size)
+    return order
+
+
+def _prefix_counts(order: list[int], vpp: int) -> list[int]:
+    counts = [0] * vpp
+    for chunk in order:
+        counts[chunk] += 1
+    return counts
+
+
+def _undominated(vectors: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """The vectors that no other one dominates, sorted."""
+    ordered = sorted(vectors, key=lambda v: (-sum(v), v))
+    kept: list[tuple[int, ...]] = []
+    for vector in ordered:
+        if not any(all(a >= b for a, b in zip(k, vector, strict=True)) for k in kept):
+            kept.append(vector)
+    return tuple(sorted(kept))
+
+
+def live_chunks_total(pp: int, vpp: int, ga: int, rank: int) -> int:
+    """Most chunk-micro-batches alive on ``rank`` at once."""
+    return max(sum(vector) for vector in live_chunks(pp, vpp, ga, rank))
+
+
+def least_live(pp: int, vpp: int, ga: int, rank: int) -> tuple[int, int]:
+    """Rational lower bound of the live activations of a rank, valid for every split.
+
+    However a rank's layers are spread over its chunks, some moment of the schedule keeps at
+    least ``numerator / denominator`` times the sum of one micro-batch's activations over all of
+    its chunks alive: the mean over any set of schedule moments bounds the maximum, and the mean
+    of the live vectors weighted to equal counts is the best such bound.
+
+    Returns
+    -------
+    (numerator, denominator)
+        The best bound found among means over all vectors and over cyclic families; for a
+        single chunk it is exact.
+    """
+    vectors = live_chunks(pp, vpp, ga, rank)
+    if vpp == 1:
+        return vectors[0][0], 1
+    best = max(min(vector) for vector in vectors), 1
+    # The mean over several moments: chunk v is alive sum_i c_i[v] / n times on average; the
+    # smallest of these averages is alive for every chunk, hence for every split.
+    sums = [sum(vector[v] for vector in vectors) for v in range(vpp)]
+    if min(sums) * best[1] > best[0] * len(vectors):
+        best = min(sums), len(vectors)
+    return best

@@ -1,0 +1,49 @@
+"""Bandwidth that a group of GPUs gets from the links it crosses, and TP collectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from meshplan.constraints.problem import Problem
+from meshplan.solver.time.device import efficiencies
+
+
+@lru_cache(maxsize=65536)
+def group_bytes_per_us(problem: Problem, size: int, stride: int) -> float:
+    """Bytes per us and GPU that a collective over a group reaches.
+
+    Inside one NVLink domain NVLink; otherwise all members that share a domain use their NICs
+    together, up to NVLink's rate.
+    """
+    cluster, node, eff = problem.cluster, problem.node_type, efficiencies(problem)
+    members, groups = cluster.groups_inside(size, stride)
+    nvlink = node.nvlink_gbps * 1e3 * eff.nvlink
+    if members == groups:
+        return nvlink
+    tier = cluster.group_tier(size, stride)
+    nic = cluster.link_gbps(tier) * 1e3 * 0.9
+    return min(nvlink, nic * cluster.ranks_per_domain(size, stride))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Exposed collective time of a tensor-parallel block, us."""
+
+    forward: float
+    backward: float
+
+
+def tp_exchange_us(problem: Problem, tp: int, tokens: float, gathered: float) -> Exchange:
+    """All-gather before and reduce-scatter after a block, with sequence parallelism.
+
+    ``gathered`` is the width gathered per token; the reduce-scatter is of the hidden width.  In
+    backward most of the reduce-scatter hides behind the weight gradients.
+    """
+    if tp == 1:
+        return Exchange(0.0, 0.0)
+    rate = group_bytes_per_us(problem, tp, 1)
+    share = 2 * (tp - 1) / tp / rate
+    gather = tokens * gathered * share
+    scatter = tokens * problem.model.hidden * share
+    return Exchange(gather + scatter, gather + 0.3 * scatter)

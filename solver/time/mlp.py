@@ -1,0 +1,108 @@
+"""Time of the MLP half of a layer for one micro-batch, forward and backward, in us."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from meshplan.constraints.problem import Problem
+from meshplan.solver.time.device import elementwise_us, gemm_backward_us, gemm_forward_us
+from meshplan.solver.time.links import tp_exchange_us
+
+#: Bytes of the activation function per element of its output, forward and backward.
+_ACTIVATION_BYTES = (6, 10)
+
+
+@lru_cache(maxsize=65536)
+def dense_mlp_us(
+    problem: Problem, tp: int, attention_tokens: int, rc_mlp: int, rc_full: int
+) -> int:
+    """Dense MLP of one layer with its TP communication; recompute replays its forward."""
+    return math.ceil(
+        _mlp_us(problem, tp, attention_tokens, problem.model.ffn or 0, replay=rc_mlp or rc_full)
+    )
+
+
+@lru_cache(maxsize=65536)
+def shared_experts_us(
+    problem: Problem,
+    tp: int,
+    attention_tokens: int,
+    rc_moe: int,
+    rc_shared_experts: int,
+    rc_full: int,
+) -> int:
+    """Shared experts of one MoE layer (none: 0); also replayed by ``moe`` recompute."""
+    width = problem.model.shared_ffn
+    if not width:
+        return 0
+    replay = rc_moe or rc_shared_experts or rc_full
+    return math.ceil(_mlp_us(problem, tp, attention_tokens, width, replay=replay))
+
+
+def _mlp_us(problem: Problem, tp: int, tokens: int, ffn: int, *, replay: int) -> float:
+    card, h = problem.model, problem.model.hidden
+    gate = 2 if card.gated else 1
+    shapes = ((tokens, h, gate * ffn / tp), (tokens, ffn / tp, h))
+    exchange = tp_exchange_us(problem, tp, tokens, h)
+    elements = tokens * ffn / tp
+    forward = sum(gemm_forward_us(problem, *shape) for shape in shapes) + exchange.forward
+    forward += elementwise_us(problem, elements * _ACTIVATION_BYTES[0])
+    backward = sum(gemm_backward_us(problem, *shape) for shape in shapes) + exchange.backward
+    backward += elementwise_us(problem, elements * _ACTIVATION_BYTES[1])
+    return forward + backward + (forward if replay else 0.0)
+
+
+@lru_cache(maxsize=65536)
+def experts_us(
+    problem: Problem,
+    moe_tokens: int,
+    ep: int,
+    etp: int,
+    rc_moe: int,
+    rc_moe_act: int,
+    rc_full: int,
+) -> int:
+    """Routed experts: grouped GEMMs by rows per expert, activation, permutation.
+
+    Few rows per expert make the weight and gradient traffic weigh more than the FLOPs.
+    """
+    card = problem.model
+    latent = card.moe_latent or card.hidden
+    local = -(-card.experts // ep)
+    rows = moe_tokens * card.topk * etp * problem.training.load_imbalance
+    per_expert = rows / local
+    ffn = card.moe_ffn / etp
+    gate = 2 if card.gated else 1
+    shapes = ((per_expert, latent, gate * ffn), (per_expert, ffn, latent))
+    forward = sum(gemm_forward_us(problem, *shape, count=local) for shape in shapes)
+    backward = sum(gemm_backward_us(problem, *shape, count=local) for shape in shapes)
+    activation = elementwise_us(problem, rows * ffn * _ACTIVATION_BYTES[0])
+    permutation = elementwise_us(problem, 2 * (moe_tokens + rows) * card.hidden * 2)
+    router = gemm_forward_us(problem, moe_tokens, card.hidden, card.experts, bf16=True)
+    if card.moe_latent:
+        shape = (moe_tokens, card.hidden, latent)
+        forward += 2 * gemm_forward_us(problem, *shape)
+        backward += 2 * gemm_backward_us(problem, *shape)
+    forward += activation + permutation + router
+    backward += activation * _ACTIVATION_BYTES[1] / _ACTIVATION_BYTES[0] + permutation + 2 * router
+    total = forward + backward
+    if rc_moe or rc_full:
+        total += forward
+    elif rc_moe_act:
+        total += activation
+    return math.ceil(total)
+
+
+@lru_cache(maxsize=65536)
+def mlp_norm_us(
+    problem: Problem, tp: int, attention_tokens: int, rc_layernorm: int, rc_full: int
+) -> int:
+    """Norm before the MLP and its residual; half of the layer's norm traffic."""
+    norm = elementwise_us(problem, attention_tokens / tp * 20 * problem.model.hidden) / 2
+    total = norm * 2.2
+    if rc_full:
+        total += norm
+    elif rc_layernorm:
+        total += 0.4 * norm
+    return math.ceil(total)

@@ -1,0 +1,22 @@
+"""Hypothesis profiles: ``dev`` by default, ``ci`` where ``CI`` is set, ``deep`` by hand.
+
+Choose one with the environment variable ``HYPOTHESIS_PROFILE``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# No deadline anywhere: a test that fails because the machine was busy tells nothing.
+settings.register_profile("dev", deadline=None, max_examples=50)
+# The same examples on each run, so that a red build is red for the next person, too.
+settings.register_profile(
+    "ci", deadline=None, max_examples=50, derandomize=True, database=None, print_blob=True
+)
+settings.register_profile("deep", deadline=None, max_examples=2_000)
+
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+)

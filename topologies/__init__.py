@@ -1,0 +1,35 @@
+"""Where a training run happens: GPU and node types, clusters, and which link a group crosses.
+
+================  ==================================================================
+``node_types``    GPU and node figures with their sources: :class:`NodeType`
+``presets``       the cluster presets that a scenario may name: :class:`Preset`
+``cluster``       NVLink domains and the solver's queries: :class:`Cluster`
+``borders``       the run arithmetic behind the queries, and :class:`Tier`
+``graph``         the same topology as an explicit networkx graph
+``errors``        :class:`ClusterError` and :class:`UnknownName`
+================  ==================================================================
+"""
+
+from meshplan.topologies.borders import Tier
+from meshplan.topologies.cluster import MAX_GPUS, Cluster, build_cluster
+from meshplan.topologies.errors import ClusterError, UnknownName
+from meshplan.topologies.graph import MAX_GRAPH_GPUS, path_tier, topology_graph
+from meshplan.topologies.node_types import NodeType, node_type, node_types
+from meshplan.topologies.presets import Preset, presets
+
+__all__ = [
+    "MAX_GPUS",
+    "MAX_GRAPH_GPUS",
+    "Cluster",
+    "ClusterError",
+    "NodeType",
+    "Preset",
+    "Tier",
+    "UnknownName",
+    "build_cluster",
+    "node_type",
+    "node_types",
+    "path_tier",
+    "presets",
+    "topology_graph",
+]
