@@ -7,7 +7,7 @@ Each type accepts the short forms that a person writes (``cp: 16``, ``cp: [16, 3
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -102,7 +102,7 @@ class Pin(WrittenForm):
     values: tuple[int, ...] | None
     minimum: int
     maximum: int
-    text: str
+    text: str = field(compare=False)
 
     def allowed(self, value: int) -> bool:
         """Whether the pin lets the degree be ``value``."""
@@ -174,7 +174,7 @@ class CommPin(WrittenForm):
     """
 
     values: tuple[str, ...]
-    text: str
+    text: str = field(compare=False)
 
     def allowed(self, value: str) -> bool:
         """Whether the pin lets the exchange be ``value``."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
-from meshplan.scenarios.checks import Within, complaint, whole
+from meshplan.scenarios.checks import Within, complaint, refusal, whole
 from meshplan.scenarios.choices import (
     AutoFlag,
     CudaGraphs,
@@ -39,15 +39,16 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _require_one_form(schema: dict[str, Any]) -> None:
+    """Tell editors what :meth:`ClusterSpec._one_form` checks."""
+    forms = [["preset", size] for size in ("gpus", "nodes", "domains")]
+    schema["oneOf"] = [{"required": form} for form in (*forms, ["topology", "node_type"])]
+
+
 class ClusterSpec(Section):
     """Where the run happens: a preset with a size, or a topology file with a node type."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": ["preset", size]} for size in ("gpus", "nodes", "domains")]
-            + [{"required": ["topology", "node_type"]}]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra=_require_one_form)
 
     preset: Label | None = Field(
         default=None, description="Name of a cluster preset, such as h100-hgx or gb200-nvl72."
@@ -83,15 +84,13 @@ class ClusterSpec(Section):
                 self.node_type, "given together with topology", "use preset.", ("node_type",)
             )
         if self.preset is None:
-            raise complaint(None, "named", "add preset, for example h100-hgx.", ("preset",))
-        if len(sizes) != 1:
-            value = getattr(self, sizes[1]) if sizes else None
-            raise complaint(
-                value,
-                "the only one of gpus, nodes and domains" if sizes else "given (or nodes, domains)",
-                f"remove {' or '.join(sizes)}." if sizes else "add gpus: 256.",
-                (sizes[1] if sizes else "gpus",),
-            )
+            raise refusal("is missing", "add preset, for example h100-hgx.", ("preset",))
+        if not sizes:
+            raise refusal("is missing, and so are nodes and domains", "add gpus: 256.", ("gpus",))
+        if len(sizes) > 1:
+            value = getattr(self, sizes[1])
+            wanted = "the only one of gpus, nodes and domains"
+            raise complaint(value, wanted, f"remove {' or '.join(sizes)}.", (sizes[1],))
         return self
 
 
@@ -249,9 +248,8 @@ class Expect(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Expect:
-        plan = [
-            key for key in ("layout", "recompute", "dispatcher") if key in self.model_fields_set
-        ]
+        plan = [key for key in ("recompute", "dispatcher") if getattr(self, key) is not None]
+        plan += ["layout"] if self.layout.stated() else []
         if self.status == "infeasible" and plan:
             raise complaint(
                 self.status,

@@ -37,11 +37,14 @@ class SourceMap:
         return 0
 
     def override_of(self, path: KeyPath) -> str | None:
-        """The override that wrote ``path`` or something around it."""
+        """The override that wrote ``path``, something around it, or all that it holds."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.overrides:
                 return self.overrides[path[:end]]
-        return None
+        if path in self.lines or not path:
+            return None
+        inside = (said for keys, said in self.overrides.items() if keys[: len(path)] == path)
+        return next(inside, None)
 
     def nearest_line(self, path: KeyPath) -> int | None:
         """Line of ``path`` or of the closest value around it."""

@@ -85,7 +85,7 @@ class _Graph(yaml.SafeLoader):
         _within_limits(self.nodes, self.depth, line)
         self.depth += 1
         try:
-            return super().compose_node(parent, index)  # type: ignore[no-any-return]
+            return super().compose_node(parent, index)
         finally:
             self.depth -= 1
 
@@ -167,7 +167,7 @@ def read_yaml(text: str, name: str = "<string>") -> YamlDocument:
             )
         graph = _Graph(text)
         try:
-            root = graph.get_single_node()  # type: ignore[no-untyped-call]
+            root = graph.get_single_node()
         except (ValueError, OverflowError):  # PyYAML on escapes beyond Unicode ("\\UFFFFFFFF")
             raise _Refusal(
                 "malformed YAML: an escape names no character",
@@ -175,7 +175,7 @@ def read_yaml(text: str, name: str = "<string>") -> YamlDocument:
                 graph.line + 1,
             ) from None
         finally:
-            graph.dispose()  # type: ignore[no-untyped-call]
+            graph.dispose()
         if root is None:
             raise _Refusal(
                 "the file is empty", "check the path, and that the file was saved.", None

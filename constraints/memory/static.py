@@ -65,11 +65,9 @@ def output_static(
 
     Tied embeddings need no second copy when one stage holds both ends (``pp == 1``).
     """
-    if problem.model.tied_embeddings and pp == 1:
-        return 0
     count = output_parameters(problem.model, tp=tp)
-    if problem.model.tied_embeddings:
-        count += embedding_parameters(problem.model, tp=tp)
+    if problem.model.tied_embeddings and pp == 1:
+        count -= embedding_parameters(problem.model, tp=tp)
     return quanta(count * _part_bytes(problem, part, 2.0, dp * cp, offload))
 
 

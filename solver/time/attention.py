@@ -87,7 +87,7 @@ def attention_us(
     tokens = attention_tokens
     shapes = _projections(problem, kind, tp, tokens)
     ups = _up_projections(problem, tp, tokens) if kind.attention == "mla" else []
-    norms = elementwise_us(problem, tokens / tp * 20 * card.hidden)
+    norms = elementwise_us(problem, tokens / tp * 10 * card.hidden)  # of two such halves
     rope = elementwise_us(problem, _rope_bytes(problem, tp, tokens))
     gather = card.hidden
     if kind.attention == "mla":  # only the latents are gathered over TP
@@ -103,7 +103,7 @@ def attention_us(
         if rc_mla_up_proj:
             total += sum(gemm_forward_us(problem, *shape) for shape in ups) + rope
         if rc_layernorm:
-            total += 0.4 * norms / 2
+            total += 0.4 * norms
     return math.ceil(total)
 
 

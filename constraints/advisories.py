@@ -1,0 +1,387 @@
+"""Advisories: named guidance on legal layouts, with the numbers of this layout.
+
+An advisory is no law.  Good plans get some of them: they say what the layout pays for, and what
+else a person may try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshplan.constraints.layout import Layout
+from meshplan.constraints.memory.stage import RankMemory
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.constraints.rules import ALL_RULES
+from meshplan.constraints.rules.dispatcher import deepep_runs
+from meshplan.constraints.rules.domain import within_domain
+from meshplan.scenarios.flops import flops_per_token
+
+#: From here on core attention is about half of the model FLOPs (DeepSeek-V3, Qwen3-235B).
+LONG_CONTEXT_TOKENS = 32_768
+#: From here on software that works at short lengths has been seen to fail.
+VERY_LONG_CONTEXT_TOKENS = 131_072
+#: Tokens of a sequence on one CP rank in the published long-context runs, 4K to 256K.
+CP_SHARD_TOKENS = 4_096
+#: A shard this many times larger or smaller than the target is worth a word.
+SHARD_FACTOR = 2
+#: A baseline is judged by its tokens per rank: this many times the target is too many.
+BASELINE_FACTOR = 4
+#: At or below this, data parallelism is used up.
+DP_FLOOR = 2
+#: Pipeline bubble over compute from which the batch counts as small.
+BUBBLE_SHARE = 0.10
+#: Peak memory over capacity from which offload is worth a word.
+TIGHT_MEMORY = 0.85
+
+_GUIDE = "Megatron-Bridge 067f987 docs/performance-guide.md"
+_LONG_CARD = "Megatron-Bridge skills/nemo-mbridge-perf-moe-long-context/card.yaml and SKILL.md"
+_RECOMPUTE_CARD = "Megatron-Bridge activation-recompute card (Moonlight-16B, 8 H100)"
+
+#: What an advisory reads: the problem, the layout, and the memory of its pipeline ranks.
+Check = Callable[[Problem, Layout, tuple[RankMemory, ...]], str | None]
+
+
+@dataclass(frozen=True)
+class Advisory:
+    """Guidance on legal layouts.
+
+    Attributes
+    ----------
+    id
+        Kebab-case, never reused.
+    why
+        One or two sentences for a person: why it matters.
+    source
+        Where it comes from.
+    check
+        ``check(problem, layout, ranks)``: the advice with the layout's numbers, or None.  ``ranks``
+        may be empty where no memory is known.
+    """
+
+    id: str
+    why: str
+    source: str
+    check: Check
+
+
+def _is_long(problem: Problem) -> bool:
+    return problem.seq_len >= LONG_CONTEXT_TOKENS
+
+
+def _gib(quanta: int) -> str:
+    return f"{quanta / QUANTA_PER_GIB:.1f}"
+
+
+def _fullest(ranks: tuple[RankMemory, ...]) -> RankMemory | None:
+    return max(ranks, key=lambda rank: rank.peak, default=None)
+
+
+def _peak_text(problem: Problem, ranks: tuple[RankMemory, ...]) -> str:
+    fullest = _fullest(ranks)
+    if fullest is None:
+        return ""
+    return (
+        f"; the fullest rank ({fullest.rank}) peaks at {_gib(fullest.peak)} of "
+        f"{_gib(problem.capacity)} GiB"
+    )
+
+
+def _cp_shard_target(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    tokens = problem.tokens(layout.cp, 1)
+    too_large = tokens > CP_SHARD_TOKENS * SHARD_FACTOR
+    too_small = layout.cp > 1 and tokens * SHARD_FACTOR < CP_SHARD_TOKENS
+    if not (too_large or too_small):
+        return None
+    text = (
+        f"cp = {layout.cp} leaves {tokens} of {problem.seq_len} tokens on a CP rank; published "
+        f"runs keep about {CP_SHARD_TOKENS}, which is cp = "
+        f"{max(1, problem.seq_len // CP_SHARD_TOKENS)}"
+    )
+    if layout.tp > 1:
+        text += f" (sequence parallelism over tp = {layout.tp} cuts it to {tokens // layout.tp})"
+    return text
+
+
+def _dp_floor(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    if layout.dp > DP_FLOOR or problem.gpus == 1:
+        return None
+    replica = layout.tp * layout.cp * layout.pp
+    return (
+        f"dp = {layout.dp}: one replica takes {replica} of {problem.gpus} GPUs, so each works "
+        f"through ga = {layout.ga} micro-batches a step; twice the context at the same shard "
+        f"needs {2 * replica} GPUs a replica"
+        + ("" if 2 * replica <= problem.gpus else ", more than there are")
+    )
+
+
+def _prefer_selective(
+    problem: Problem, layout: Layout, ranks: tuple[RankMemory, ...]
+) -> str | None:
+    if not layout.recompute_full:
+        return None
+    model = problem.model
+    modules = ["layernorm"]
+    if model.attention == "mla":
+        modules.insert(0, "mla_up_proj")
+    if model.is_moe:
+        modules.append("moe_act")
+    if any(kind.mlp == "dense" for kind in problem.kinds):
+        modules.append("mlp")
+    return (
+        "full recompute repeats every forward pass, about a third more compute; try "
+        f"[{', '.join(modules)}], where single modules cost 2 to 5 %" + _peak_text(problem, ranks)
+    )
+
+
+def _avoid_attention_recompute(
+    problem: Problem, layout: Layout, _: tuple[RankMemory, ...]
+) -> str | None:
+    if not _is_long(problem) or not (layout.recompute_full or "core_attn" in layout.recompute):
+        return None
+    flops = flops_per_token(problem.model, problem.seq_len)
+    share = flops.attention_core / flops.total
+    how = "full recompute" if layout.recompute_full else "recompute module core_attn"
+    return (
+        f"at {problem.seq_len} tokens core attention is {share:.0%} of the model FLOPs, and {how} "
+        "repeats its forward pass; fused attention keeps little that this would free"
+    )
+
+
+def _trade_cp_for_tp(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    tp, cp = layout.tp, layout.cp
+    if not _is_long(problem) or cp == 1 or within_domain(problem, tp * cp):
+        return None
+    better = max((t for t in range(2 * tp, tp * cp + 1, tp) if _can_trade(problem, tp, cp, t)),
+                 default=None)  # fmt: skip
+    if better is None:
+        return None
+    return (
+        f"tp*cp = {tp}*{cp} = {tp * cp} ranks do not fit into an NVLink domain of "
+        f"{problem.cluster.domain_gpus} GPUs; tp = {better}, cp = {tp * cp // better} cut the "
+        f"sequence as finely and leave {tp * cp // better} instead of {cp} ranks that exchange "
+        "keys and values across domains"
+    )
+
+
+def _can_trade(problem: Problem, tp: int, cp: int, new_tp: int) -> bool:
+    """Whether ``new_tp`` inside a domain, with ``cp`` lowered to match, breaks no rule."""
+    if tp * cp % new_tp or not within_domain(problem, new_tp):
+        return False
+    values = {"tp": new_tp, "cp": tp * cp // new_tp}
+    return all(
+        one.holds(problem, *(values[name] for name in one.scope))
+        for one in ALL_RULES
+        if set(one.scope) <= set(values) and one.applies(problem)
+    )
+
+
+def _batch_shrinks(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    bubble = (layout.pp - 1) / (layout.vpp * layout.ga)
+    if not _is_long(problem) and bubble <= BUBBLE_SHARE:
+        return None
+    least = layout.mbs * layout.dp * (layout.pp if layout.vpp > 1 else 1)
+    tokens = layout.gbs * problem.seq_len / 1e6
+    text = (
+        f"gbs = {layout.gbs} sequences of {problem.seq_len} tokens are {tokens:.1f} M tokens a "
+        f"step, in ga = {layout.ga} micro-batches on each of dp = {layout.dp} ranks; this layout "
+        f"takes multiples of {least} sequences ({least * problem.seq_len / 1e6:.1f} M tokens)"
+    )
+    if layout.pp > 1:
+        text += (
+            f", and its pipeline bubble (pp - 1)/(vpp*ga) = {layout.pp - 1}/"
+            f"({layout.vpp}*{layout.ga}) is {bubble:.1%} of the compute"
+        )
+    return text
+
+
+def _short_context_baseline(
+    problem: Problem, layout: Layout, ranks: tuple[RankMemory, ...]
+) -> str | None:
+    tokens = problem.tokens(layout.cp, layout.mbs) // layout.tp
+    if not _is_long(problem) or tokens < BASELINE_FACTOR * CP_SHARD_TOKENS:
+        return None
+    return (
+        f"tp = {layout.tp}, cp = {layout.cp}, mbs = {layout.mbs} keep {tokens} tokens on a rank, "
+        f"{tokens // CP_SHARD_TOKENS} times those of a run at {CP_SHARD_TOKENS}: a layout that is "
+        f"good there is not at {problem.seq_len} tokens; raise cp" + _peak_text(problem, ranks)
+    )
+
+
+def _gpu_count_wall(problem: Problem, layout: Layout, ranks: tuple[RankMemory, ...]) -> str | None:
+    dense, expert = layout.tp * layout.cp, layout.etp * layout.ep
+    least = layout.pp * max(dense, expert)
+    doubled = layout.pp * max(2 * dense, expert)
+    if problem.gpus == 1 or doubled <= problem.gpus:
+        return None
+    text = (
+        f"this layout needs pp*max(tp*cp, etp*ep) = {layout.pp}*max({dense}, {expert}) = {least} "
+        f"GPUs at least, and the cluster has {problem.gpus}; at {2 * problem.seq_len} tokens with "
+        f"the same shard it needs {doubled}"
+    )
+    if ranks:
+        total = sum(rank.peak for rank in ranks)
+        stages = -(-total // max(1, problem.capacity))
+        text += (
+            f"; one GPU from each of the {layout.pp} stages together peak at {_gib(total)} GiB, so "
+            f"at this sharding no fewer than {stages} stages of {_gib(problem.capacity)} GiB hold "
+            "the model"
+        )
+    return text
+
+
+def _graphs_need_static_shapes(
+    problem: Problem, layout: Layout, _: tuple[RankMemory, ...]
+) -> str | None:
+    if not problem.variable_length or layout.cuda_graphs:
+        return None
+    return (
+        "workload.variable_length is true, so CUDA graphs stay off; sequences padded or packed to "
+        f"{problem.seq_len} tokens each would allow them"
+    )
+
+
+def _long_context_software(
+    problem: Problem, layout: Layout, _: tuple[RankMemory, ...]
+) -> str | None:
+    if problem.seq_len < VERY_LONG_CONTEXT_TOKENS:
+        return None
+    engine = "1.12" if layout.cp_comm == "a2a+p2p" else "1.0"
+    release = f"{problem.framework} {'.'.join(map(str, problem.version))}"
+    mask = problem.seq_len**2 / 2**30
+    text = (
+        f"at {problem.seq_len} tokens a data loader that builds the full attention mask makes "
+        f"{mask:.0f} GiB of it a sequence: switch that off; pin the versions of Transformer "
+        f"Engine, cuDNN and the dispatcher that were tested with {release} at this length"
+    )
+    if layout.cp > 1:
+        text += f" (cp = {layout.cp} over {layout.cp_comm} needs Transformer Engine {engine})"
+    return text
+
+
+def _dispatcher_choice(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    node, group = problem.node_type, layout.etp * layout.ep
+    if not problem.model.is_moe or group == 1:
+        return None
+    if node.multi_node_nvlink:
+        best = "hybridep" if group <= node.nvlink_domain_gpus else "alltoall"
+    else:
+        best = "deepep" if deepep_runs(problem) else "alltoall"
+    if layout.dispatcher == best or (
+        layout.dispatcher == "hybridep" and group <= node.nvlink_domain_gpus
+    ):
+        return None
+    nodes = -(-group // node.gpus_per_node)
+    where = f"etp*ep = {group} on {node.gpu} ({nodes} nodes of {node.gpus_per_node} GPUs)"
+    if layout.dispatcher == "alltoall":
+        return (
+            f"{where}: {best} sends a token once to a node or domain, alltoall topk = "
+            f"{problem.model.topk} times; keep alltoall as the fallback"
+        )
+    return f"{where}: {best} is the tuned dispatcher here, {layout.dispatcher} is not"
+
+
+def _optimizer_offload(
+    problem: Problem, layout: Layout, ranks: tuple[RankMemory, ...]
+) -> str | None:
+    fullest = _fullest(ranks)
+    if fullest is None or not _is_long(problem) or layout.offload > 0:
+        return None
+    if fullest.peak <= TIGHT_MEMORY * problem.capacity or fullest.optimizer == 0:
+        return None
+    return (
+        f"rank {fullest.rank} peaks at {_gib(fullest.peak)} of {_gib(problem.capacity)} GiB, "
+        f"{_gib(fullest.optimizer)} GiB of it optimizer state sharded over dp*cp = "
+        f"{layout.dp * layout.cp} and edp = {layout.edp}; optimizer_offload moves it to the host"
+    )
+
+
+ALL_ADVISORIES: tuple[Advisory, ...] = (
+    Advisory(
+        id="cp-shard-target",
+        why="About 4096 tokens on each CP rank keep GEMMs large and memory as in a 4K run; "
+        "DeepSeek-V3 was published with exactly that from 4K to 256K.",
+        source=_LONG_CARD,
+        check=_cp_shard_target,
+    ),
+    Advisory(
+        id="dp-floor",
+        why="CP is paid for with DP. Once DP is at its floor, longer sequences need more GPUs, and "
+        "each step runs its micro-batches one after another.",
+        source=_LONG_CARD,
+        check=_dp_floor,
+    ),
+    Advisory(
+        id="prefer-selective-recompute",
+        why="Selected modules free most of the activations for a few percent of the time; full "
+        "recompute repeats communication as well.",
+        source=f"{_RECOMPUTE_CARD}; {_GUIDE}",
+        check=_prefer_selective,
+    ),
+    Advisory(
+        id="avoid-attention-recompute-at-long-context",
+        why="Attention grows with the square of the length: its recompute costs most where fused "
+        "kernels store least. DeepSeek-V3 at 64K: 18 % of the compute for 9 GB.",
+        source=f"{_LONG_CARD}; {_GUIDE}",
+        check=_avoid_attention_recompute,
+    ),
+    Advisory(
+        id="trade-cp-for-tp-in-nvlink-domain",
+        why="TP with sequence parallelism cuts the sequence as CP does; inside an NVLink domain "
+        "it saves key/value traffic over the network.",
+        source=f"{_GUIDE}; Megatron-MoE-ModelZoo long-context scripts",
+        check=_trade_cp_for_tp,
+    ),
+    Advisory(
+        id="batch-shrinks",
+        why="At a fixed number of tokens a step, longer sequences mean fewer of them, and the "
+        "pipeline needs enough micro-batches to stay busy.",
+        source="Megatron-LM d98e8a64 megatron/core/pipeline_parallel/schedules.py",
+        check=_batch_shrinks,
+    ),
+    Advisory(
+        id="short-context-baseline",
+        why="A layout tuned at 4K keeps its tokens per rank only if CP (or TP) grows with the "
+        "sequence.",
+        source=_LONG_CARD,
+        check=_short_context_baseline,
+    ),
+    Advisory(
+        id="gpu-count-wall",
+        why="The least cluster is pp*max(tp*cp, etp*ep), over the whole model and all its stages, "
+        "not what one stage or one layer would suggest.",
+        source="Megatron-LM d98e8a64 megatron/core/parallel_state.py initialize_model_parallel",
+        check=_gpu_count_wall,
+    ),
+    Advisory(
+        id="graphs-need-static-shapes",
+        why="CUDA graphs replay fixed shapes; with sequences of varying length they are refused.",
+        source="Megatron-LM d98e8a64 megatron/core/transformer/transformer_layer.py",
+        check=_graphs_need_static_shapes,
+    ),
+    Advisory(
+        id="long-context-software",
+        why="Kernels, data loaders and dispatchers that work at 64K have failed at 128K; the "
+        "versions matter as much as the layout.",
+        source="Megatron-LM issue 1025; Megatron-LM d98e8a64 "
+        "megatron/core/extensions/transformer_engine.py TEDotProductAttention",
+        check=_long_context_software,
+    ),
+    Advisory(
+        id="dispatcher-choice",
+        why="DeepEP is tuned for nodes of 8 GPUs, HybridEP for NVL72; alltoall runs everywhere and "
+        "moves the most bytes.",
+        source="Megatron-Bridge 067f987 src/megatron/bridge/training/flex_dispatcher_backend.py; "
+        "Megatron-Bridge issue 2883",
+        check=_dispatcher_choice,
+    ),
+    Advisory(
+        id="optimizer-offload-at-long-context",
+        why="Long sequences need the memory for activations; the published DeepSeek-V3 runs from "
+        "16K on keep the optimizer on the host.",
+        source=_LONG_CARD,
+        check=_optimizer_offload,
+    ),
+)
+
+__all__ = ["ALL_ADVISORIES", "Advisory", "Check"]

@@ -1,0 +1,223 @@
+"""From a scenario to a :class:`Problem`: look names up, fill defaults in, list what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshplan.constraints.decisions import (
+    CP_COMM_TYPES,
+    DISPATCHERS,
+    GRAPH_FLAGS,
+    GRAPH_SCOPES,
+    RECOMPUTE_FLAGS,
+    RECOMPUTE_MODULES,
+)
+from meshplan.constraints.layout import Value
+from meshplan.constraints.problem import Limits, Pin, Problem, Training
+from meshplan.scenarios.loader import resolve_cluster, resolve_model
+from meshplan.scenarios.model_card import ModelCard
+from meshplan.scenarios.schema import Scenario
+
+#: Largest micro-batch that the search tries by itself.
+LARGEST_MICRO_BATCH = 16
+#: Most batch sizes that a range of global batch sizes may leave open.
+MOST_BATCH_SIZES = 64
+
+
+def powers_of_two(most: int) -> tuple[int, ...]:
+    """1, 2, 4, ... up to ``most``."""
+    return tuple(1 << i for i in range(max(1, most).bit_length()))
+
+
+def resolve(scenario: Scenario) -> Problem:
+    """Resolve a scenario.
+
+    Raises
+    ------
+    InputError
+        If the model or cluster cannot be found, or a field contradicts another.
+    """
+    model = resolve_model(scenario)
+    cluster = resolve_cluster(scenario)
+    assumed: list[str] = [*cluster.notes]
+    candidates = _candidates(scenario, model, cluster.gpus)
+    text = scenario.options.pipeline_layout
+    training = scenario.training
+    limits = scenario.limits
+    ep_within = limits.ep_within_domain
+    if ep_within == "auto":
+        ep_within = cluster.node_type.multi_node_nvlink
+        if model.is_moe:
+            where = "one NVLink domain" if ep_within else "anywhere (a node is too small a domain)"
+            assumed.append(f"limits.ep_within_domain = auto: an EP group may lie {where}")
+    assumed += _assumptions(scenario, model)
+    return Problem(
+        name=scenario.name,
+        model=model,
+        cluster=cluster,
+        seq_len=scenario.workload.seq_len,
+        precision=scenario.workload.precision,
+        variable_length=scenario.workload.variable_length,
+        candidates=candidates,
+        pins=tuple(_pins(scenario, candidates)),
+        training=Training(
+            gradient_bytes=4 if training.gradient_dtype == "fp32" else 2,
+            moment_bytes=4 if training.moment_dtype == "fp32" else 2,
+            precision_aware=_flag(training.precision_aware_optimizer),
+            fp8_parameters=_flag(training.fp8_parameters),
+            cross_entropy=training.cross_entropy,
+            load_imbalance=training.load_imbalance,
+            overlap_expert_communication=training.overlap_expert_communication,
+        ),
+        limits=Limits(
+            memory_headroom=limits.memory_headroom,
+            min_dp=limits.min_dp,
+            tp_within_domain=limits.tp_within_domain,
+            ep_within_domain=bool(ep_within),
+            dp_tolerance=scenario.objective.dp_tolerance,
+        ),
+        framework=scenario.framework.name,
+        version=scenario.framework.release,
+        layout_string=None if text in ("auto", "even") else text,
+        even_split=text == "even",
+        assumed=tuple(assumed),
+    )
+
+
+def _flag(value: bool | str) -> bool | None:
+    return None if isinstance(value, str) else value
+
+
+def _candidates(
+    scenario: Scenario, model: ModelCard, gpus: int
+) -> dict[str, tuple[Value, ...]]:
+    """Values that the search may use for each decision when nothing pins it."""
+    stages = model.layers + 2 + bool(model.mtp_layers)
+    batches = _batch_sizes(scenario)
+    candidates: dict[str, tuple[Value, ...]] = {
+        "tp": powers_of_two(min(gpus, model.heads)),
+        "cp": powers_of_two(min(gpus, max(1, scenario.workload.seq_len // 2))),
+        "pp": powers_of_two(min(gpus, stages)),
+        "vpp": tuple(range(1, stages + 1)),
+        "ep": powers_of_two(min(gpus, model.experts)) if model.is_moe else (1,),
+        "etp": powers_of_two(min(gpus, model.moe_ffn if model.is_moe else model.heads)),
+        "mbs": powers_of_two(min(LARGEST_MICRO_BATCH, max(batches))),
+        "gbs": batches,
+        "rc_full": (0, 1),
+        "offload": (0, 100),
+        "dispatcher": DISPATCHERS if model.is_moe else ("alltoall",),
+        "cp_comm": CP_COMM_TYPES,
+    }
+    useful = useful_modules(model)
+    for flag, module in zip(RECOMPUTE_FLAGS, RECOMPUTE_MODULES, strict=True):
+        candidates[flag] = (0, 1) if module in useful else (0,)
+    graphs = {"attn", "mlp", "moe_router", "moe_preprocess"}
+    if not model.is_moe:
+        graphs -= {"moe_router", "moe_preprocess"}
+    elif all(kind.mlp == "moe" for kind in model.kinds):
+        graphs -= {"mlp"}
+    for flag, scope in zip(GRAPH_FLAGS, GRAPH_SCOPES, strict=True):
+        candidates[flag] = (0, 1) if scope in graphs else (0,)
+    return candidates
+
+
+def useful_modules(model: ModelCard) -> frozenset[str]:
+    """Recompute modules that save memory in this model.
+
+    ``core_attn`` is not among them: fused attention keeps no scores, so recomputing it saves
+    (almost) nothing and may even raise the peak (Megatron-Bridge pull request 3880).
+    """
+    modules: set[str] = set()
+    if model.attention == "mla":
+        modules |= {"mla_up_proj", "layernorm"}
+    if model.is_moe:
+        modules |= {"moe", "moe_act", "layernorm"}
+        if model.shared_ffn:
+            modules.add("shared_experts")
+    if any(kind.mlp == "dense" for kind in model.kinds):
+        modules.add("mlp")
+    return frozenset(modules)
+
+
+def _batch_sizes(scenario: Scenario) -> tuple[int, ...]:
+    batch = scenario.workload.global_batch_size
+    step = batch.multiple_of
+    first = -(-batch.minimum // step) * step
+    sizes = range(first, batch.maximum + 1, step)
+    if len(sizes) > MOST_BATCH_SIZES:
+        raise scenario.error_at(
+            "workload.global_batch_size",
+            f"workload.global_batch_size ({batch.written()}) leaves {len(sizes)} sizes open, "
+            f"more than {MOST_BATCH_SIZES}.",
+            "give a larger multiple_of.",
+        )
+    return tuple(sizes)
+
+
+def _pins(scenario: Scenario, candidates: dict[str, tuple[Value, ...]]) -> Iterator[Pin]:
+    layout = scenario.layout
+    for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "edp", "mbs", "ga"):
+        pin = getattr(layout, name)
+        if pin is None:
+            continue
+        if pin.values is not None:
+            values: tuple[Value, ...] = pin.values
+        elif name in candidates:
+            values = tuple(v for v in candidates[name] if pin.allowed(int(v)))
+        else:  # derived degrees: any number in the range
+            values = range(pin.minimum, pin.maximum + 1)  # type: ignore[assignment]
+        yield Pin(name, values, f"layout.{name}", f"layout.{name} = {pin.text}")
+    if layout.cp_comm is not None:
+        text = f"layout.cp_comm = {layout.cp_comm.text}"
+        yield Pin("cp_comm", layout.cp_comm.values, "layout.cp_comm", text)
+    yield from _option_pins(scenario)
+
+
+def _option_pins(scenario: Scenario) -> Iterator[Pin]:
+    options = scenario.options
+    if options.recompute != "auto":
+        modules = options.recompute if isinstance(options.recompute, tuple) else ()
+        shown = f"[{', '.join(modules)}]" if modules else options.recompute
+        text = f"options.recompute = {shown}"
+        full = int(options.recompute == "full")
+        yield Pin("rc_full", (full,), "options.recompute", text)
+        for flag, module in zip(RECOMPUTE_FLAGS, RECOMPUTE_MODULES, strict=True):
+            yield Pin(flag, (int(module in modules),), "options.recompute", text)
+    if options.optimizer_offload != "auto":
+        percent = round(float(options.optimizer_offload) * 100)
+        text = f"options.optimizer_offload = {percent} %"
+        yield Pin("offload", (percent,), "options.optimizer_offload", text)
+    if options.dispatcher != "auto":
+        text = f"options.dispatcher = {options.dispatcher}"
+        yield Pin("dispatcher", (options.dispatcher,), "options.dispatcher", text)
+    if options.cuda_graphs != "auto":
+        scopes = options.cuda_graphs if isinstance(options.cuda_graphs, tuple) else ()
+        shown = f"[{', '.join(scopes)}]" if scopes else "none"
+        text = f"options.cuda_graphs = {shown}"
+        for flag, scope in zip(GRAPH_FLAGS, GRAPH_SCOPES, strict=True):
+            yield Pin(flag, (int(scope in scopes),), "options.cuda_graphs", text)
+
+
+def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
+    """Defaults that can decide the answer, in the scenario's own field names."""
+    given = scenario.model_fields_set
+    training = scenario.training
+    yield (
+        f"training: gradients in {training.gradient_dtype}, Adam moments in "
+        f"{training.moment_dtype}, {training.cross_entropy} cross entropy"
+        + ("" if "training" in given else " (defaults)")
+    )
+    if model.is_moe and training.load_imbalance == 1.0:
+        yield "training.load_imbalance = 1.0: tokens spread evenly over the experts"
+    if "limits" not in given or "memory_headroom" not in scenario.limits.model_fields_set:
+        yield f"limits.memory_headroom = {scenario.limits.memory_headroom:.2f} of the usable HBM"
+    if "precision" not in scenario.workload.model_fields_set:
+        yield "workload.precision = bf16"
+    if scenario.layout.mbs is None:
+        yield f"layout.mbs: powers of two up to {LARGEST_MICRO_BATCH}"
+    free = [n for n in ("tp", "cp", "ep", "etp", "pp") if getattr(scenario.layout, n) is None]
+    if free:
+        yield f"layout.{', layout.'.join(free)}: powers of two"
+    if "cuda_graphs" not in scenario.options.model_fields_set:
+        yield "options.cuda_graphs = none"
+    yield f"framework: {scenario.framework.name} {scenario.framework.version}"

@@ -1,0 +1,162 @@
+"""Token dispatchers: which one a model, a layout and the hardware allow."""
+
+from __future__ import annotations
+
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.rule import Rule
+from meshplan.constraints.rules.sources import BRIDGE_FLEX, BRIDGE_LAUNCHER, FLEX_DISPATCHER
+from meshplan.constraints.rules.wording import product
+
+#: Compute capabilities on which DeepEP runs whatever the system, and those of HybridEP.
+DEEPEP_CAPABILITIES = (8, 9)
+HYBRIDEP_CAPABILITIES = (8, 9, 10)
+#: GPUs with a newer capability on which DeepEP runs as well (8 to a node).
+DEEPEP_GPUS = ("B200", "B300")
+
+_FIELDS = ("options.dispatcher",)
+
+
+def deepep_runs(problem: Problem) -> bool:
+    """Whether DeepEP supports the GPUs of the cluster (GB200 and GB300: no)."""
+    node = problem.node_type
+    return node.compute_capability in DEEPEP_CAPABILITIES or node.gpu.startswith(DEEPEP_GPUS)
+
+
+def hybridep_runs(problem: Problem) -> bool:
+    """Whether HybridEP supports the GPUs of the cluster."""
+    return problem.node_type.compute_capability in HYBRIDEP_CAPABILITIES
+
+
+def _moe_holds(problem: Problem, dispatcher: str) -> bool:
+    return problem.model.is_moe or dispatcher == "alltoall"
+
+
+def _moe_explain(problem: Problem, dispatcher: str) -> str:
+    return (
+        f"dispatcher {dispatcher} has no tokens to dispatch: {problem.model.name} has no routed "
+        "experts; use alltoall"
+    )
+
+
+def _ranks_holds(_: Problem, dispatcher: str, etp: int, ep: int) -> bool:
+    return dispatcher != "deepep" or etp * ep > 1
+
+
+def _ranks_explain(_: Problem, dispatcher: str, etp: int, ep: int) -> str:
+    group = product(("etp", "ep"), (etp, ep))
+    return f"dispatcher {dispatcher} needs a group of several ranks, but {group}; use alltoall"
+
+
+def _deepep_holds(problem: Problem, dispatcher: str) -> bool:
+    return dispatcher != "deepep" or deepep_runs(problem)
+
+
+def _deepep_explain(problem: Problem, dispatcher: str) -> str:
+    node = problem.node_type
+    return (
+        f"dispatcher {dispatcher} does not run on {node.gpu} (compute capability "
+        f"{node.compute_capability}, NVLink domain of {node.nvlink_domain_gpus}); use hybridep"
+    )
+
+
+def _hybridep_holds(problem: Problem, dispatcher: str) -> bool:
+    return dispatcher != "hybridep" or hybridep_runs(problem)
+
+
+def _hybridep_explain(problem: Problem, dispatcher: str) -> str:
+    node = problem.node_type
+    return (
+        f"dispatcher {dispatcher} does not run on {node.gpu} (compute capability "
+        f"{node.compute_capability}); use alltoall"
+    )
+
+
+def _domain_holds(problem: Problem, dispatcher: str, etp: int, ep: int) -> bool:
+    node = problem.node_type
+    return (
+        dispatcher != "hybridep"
+        or not node.multi_node_nvlink
+        or etp * ep <= node.nvlink_domain_gpus
+    )
+
+
+def _domain_explain(problem: Problem, dispatcher: str, etp: int, ep: int) -> str:
+    group = product(("etp", "ep"), (etp, ep))
+    return (
+        f"dispatcher {dispatcher} keeps its group inside an NVLink domain of "
+        f"{problem.node_type.nvlink_domain_gpus} GPUs, but {group}; lower ep, or use alltoall"
+    )
+
+
+DISPATCHER_NEEDS_MOE = Rule(
+    id="dispatcher-needs-moe",
+    scope=("dispatcher",),
+    holds=_moe_holds,
+    explain=_moe_explain,
+    formula="experts > 0 or dispatcher == alltoall",
+    why="A dense model dispatches nothing; alltoall, the default, is then the neutral value.",
+    source=FLEX_DISPATCHER,
+    family="dispatcher",
+    applies=lambda problem: not problem.model.is_moe,
+    fields=_FIELDS,
+)
+
+DEEPEP_NEEDS_ETP_EP = Rule(
+    id="deepep-needs-etp-ep",
+    scope=("dispatcher", "etp", "ep"),
+    holds=_ranks_holds,
+    explain=_ranks_explain,
+    formula="deepep => etp*ep > 1",
+    why="DeepEP dispatches over the group of all etp*ep ranks and refuses a group of one.",
+    source=FLEX_DISPATCHER,
+    family="dispatcher",
+    applies=lambda problem: problem.model.is_moe,
+    fields=("options.dispatcher", "layout.ep"),
+)
+
+BRIDGE_DEEPEP_ARCH = Rule(
+    id="bridge-deepep-arch",
+    scope=("dispatcher",),
+    holds=_deepep_holds,
+    explain=_deepep_explain,
+    formula="deepep => compute capability 8 or 9, or B200/B300",
+    why="DeepEP's kernels expect nodes of 8 GPUs; GB200 and GB300 have HybridEP instead.",
+    source=BRIDGE_FLEX,
+    family="dispatcher",
+    applies=lambda problem: not deepep_runs(problem),
+    fields=_FIELDS,
+)
+
+BRIDGE_HYBRIDEP_ARCH = Rule(
+    id="bridge-hybridep-arch",
+    scope=("dispatcher",),
+    holds=_hybridep_holds,
+    explain=_hybridep_explain,
+    formula="hybridep => compute capability 8, 9 or 10",
+    why="HybridEP has kernels for Ampere, Hopper and Blackwell.",
+    source=BRIDGE_FLEX,
+    family="dispatcher",
+    applies=lambda problem: not hybridep_runs(problem),
+    fields=_FIELDS,
+)
+
+BRIDGE_HYBRIDEP_DOMAIN = Rule(
+    id="bridge-hybridep-domain",
+    scope=("dispatcher", "etp", "ep"),
+    holds=_domain_holds,
+    explain=_domain_explain,
+    formula="hybridep on NVL72 => etp*ep <= 72",
+    why="On systems with NVLink across nodes HybridEP is set up for one NVLink domain.",
+    source=BRIDGE_LAUNCHER,
+    family="dispatcher",
+    applies=lambda problem: problem.model.is_moe and problem.node_type.multi_node_nvlink,
+    fields=("layout.ep", "layout.etp", "options.dispatcher"),
+)
+
+DISPATCHER_RULES: tuple[Rule, ...] = (
+    DISPATCHER_NEEDS_MOE,
+    DEEPEP_NEEDS_ETP_EP,
+    BRIDGE_DEEPEP_ARCH,
+    BRIDGE_HYBRIDEP_ARCH,
+    BRIDGE_HYBRIDEP_DOMAIN,
+)

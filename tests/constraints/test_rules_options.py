@@ -1,0 +1,211 @@
+"""Rules on recompute, graphs, overlap and offload: holds, is violated, a neighbour holds."""
+
+from __future__ import annotations
+
+from meshplan.constraints.decisions import GRAPH_SCOPES, RECOMPUTE_MODULES
+from meshplan.constraints.problem import Training
+from meshplan.constraints.rules import rule
+from tests.constraints.factories import assert_triple, card, problem
+
+OVERLAP = problem(training=Training(overlap_expert_communication=True))
+
+
+def _flags(names: tuple[str, ...], *chosen: str) -> tuple[int, ...]:
+    return tuple(int(name in chosen) for name in names)
+
+
+def modules(*chosen: str) -> tuple[int, ...]:
+    """Recompute flags in canonical order."""
+    return _flags(RECOMPUTE_MODULES, *chosen)
+
+
+def scopes(*chosen: str) -> tuple[int, ...]:
+    """Graph flags in canonical order."""
+    return _flags(GRAPH_SCOPES, *chosen)
+
+
+def test_full_excludes_selective() -> None:
+    """Tests that full recompute cannot name modules."""
+    assert_triple(
+        "recompute-full-xor-selective",
+        problem(),
+        good=(1, *modules()),
+        bad=(1, *modules("moe", "layernorm")),
+        neighbour=(0, *modules("moe", "layernorm")),
+        says=("[layernorm, moe]",),
+    )
+
+
+def test_mla_up_proj_needs_mla() -> None:
+    """Tests that the module is refused with GQA and accepted with MLA."""
+    one, where = rule("recompute-mla-up"), problem()
+    assert one.holds(where, 0)
+    assert not one.holds(where, 1)
+    assert "toy-moe has gqa attention" in one.explain(where, 1)
+    assert one.holds(problem("deepseek-v3"), 1)
+
+
+def test_moe_act_needs_grouped_experts() -> None:
+    """Tests that a dense model cannot recompute moe_act."""
+    one, where = rule("recompute-moe-act"), problem("toy-dense")
+    assert one.holds(where, 0)
+    assert not one.holds(where, 1)
+    assert "toy-dense has none" in one.explain(where, 1)
+    assert one.holds(problem(), 1)
+
+
+def test_graphs_need_fixed_shapes() -> None:
+    """Tests that variable lengths refuse every scope, and none without."""
+    one = rule("graphs-need-static-shapes")
+    assert_triple(
+        "graphs-need-static-shapes",
+        problem(variable_length=True),
+        good=scopes(),
+        bad=scopes("attn", "moe_router"),
+        neighbour=scopes(),
+        says=("[attn, moe_router]", "workload.variable_length is true"),
+    )
+    assert one.holds(problem(), *scopes("attn", "moe_router"))
+
+
+def test_graph_of_moe_contains_the_router() -> None:
+    """Tests that moe and moe_router exclude each other."""
+    assert_triple(
+        "cg-moe-xor-router",
+        problem(),
+        good=(0, 1),
+        bad=(1, 1),
+        neighbour=(1, 0),
+        says=("moe and moe_router",),
+    )
+
+
+def test_graph_of_preprocess_needs_the_router() -> None:
+    """Tests that moe_preprocess comes with moe_router."""
+    assert_triple(
+        "cg-preprocess-needs-router",
+        problem(),
+        good=(1, 1),
+        bad=(1, 0),
+        neighbour=(0, 1),
+        says=("add moe_router",),
+    )
+
+
+def test_graph_of_router_needs_experts() -> None:
+    """Tests that a dense model has no router to capture."""
+    assert_triple(
+        "cg-moe-needs-experts",
+        problem("toy-dense"),
+        good=(0, 0),
+        bad=(0, 1),
+        neighbour=(0, 0),
+        says=("[moe_router]", "toy-dense has 0"),
+    )
+    assert rule("cg-moe-needs-experts").holds(problem(), 0, 1)
+
+
+def test_graph_of_mlp_needs_dense_layers() -> None:
+    """Tests that scope mlp is refused with 48 MoE layers and accepted with one dense layer."""
+    one, where = rule("cg-mlp-needs-dense"), problem("qwen3-30b-a3b")
+    assert one.holds(where, 0)
+    assert not one.holds(where, 1)
+    assert "all 48 layers" in one.explain(where, 1)
+    assert one.holds(problem("toy-moe"), 1)
+
+
+def test_graph_of_moe_needs_padding() -> None:
+    """Tests that dropless routing refuses scope moe."""
+    one = rule("cg-moe-drop-pad")
+    assert one.holds(problem(), 0)
+    assert not one.holds(problem(), 1)
+    assert "moe_router" in one.explain(problem(), 1)
+
+
+def test_graphs_exclude_full_recompute() -> None:
+    """Tests that partial graphs and full recompute exclude each other."""
+    assert_triple(
+        "cg-full-recompute",
+        problem(),
+        good=(1, *scopes()),
+        bad=(1, *scopes("attn")),
+        neighbour=(0, *scopes("attn")),
+        says=("[attn]",),
+    )
+
+
+def test_recompute_of_moe_excludes_graph_of_router() -> None:
+    """Tests that a captured router cannot be replayed; moe_act instead is legal."""
+    assert_triple(
+        "cg-moe-recompute-router",
+        problem(),
+        good=(1, 0),
+        bad=(1, 1),
+        neighbour=(0, 1),
+        says=("moe_act",),
+    )
+
+
+def test_overlap_needs_ep() -> None:
+    """Tests that overlap is refused with ep = 1, and free where it is off."""
+    assert_triple(
+        "ep-overlap-ep", OVERLAP, good=(8,), bad=(1,), neighbour=(2,), says=("ep = 1", "overlap")
+    )
+    assert not rule("ep-overlap-ep").applies(problem())
+
+
+def test_overlap_needs_vpp_in_a_pipeline() -> None:
+    """Tests that overlap with pp = 4 needs vpp, and not with pp = 1."""
+    assert_triple(
+        "ep-overlap-vpp",
+        OVERLAP,
+        good=(4, 2),
+        bad=(4, 1),
+        neighbour=(1, 1),
+        says=("pp = 4", "vpp = 1"),
+    )
+
+
+def test_overlap_knows_one_mtp_layer() -> None:
+    """Tests that two MTP layers are refused whatever ep is."""
+    one = rule("ep-overlap-mtp")
+    two = problem(card("toy-moe", mtp_layers=2), training=OVERLAP.training)
+    assert not one.holds(two, 8)
+    assert "trains 2" in one.explain(two, 8)
+    assert one.holds(problem(card("toy-moe", mtp_layers=1), training=OVERLAP.training), 8)
+
+
+def test_overlap_excludes_recompute_of_the_dispatch() -> None:
+    """Tests that neither full nor moe recompute goes with overlap."""
+    assert_triple(
+        "ep-overlap-recompute",
+        OVERLAP,
+        good=(0, 0),
+        bad=(0, 1),
+        neighbour=(0, 0),
+        says=("[moe]", "moe_act"),
+    )
+    assert not rule("ep-overlap-recompute").holds(OVERLAP, 1, 0)
+    assert rule("ep-overlap-recompute").holds(problem(), 0, 1)
+
+
+def test_overlap_excludes_graphs_of_mlps() -> None:
+    """Tests that scope mlp is refused with overlap only."""
+    assert_triple(
+        "cg-ep-overlap", OVERLAP, good=(0, 0), bad=(0, 1), neighbour=(0, 0), says=("[mlp]",)
+    )
+    assert rule("cg-ep-overlap").holds(problem(), 0, 1)
+
+
+def test_offload_needs_the_precision_aware_optimizer() -> None:
+    """Tests that an optimizer explicitly without it cannot offload; left open it can."""
+    assert_triple(
+        "opt-offload-pao",
+        problem(training=Training(precision_aware=False)),
+        good=(0,),
+        bad=(100,),
+        neighbour=(0,),
+        says=("100 %", "precision_aware_optimizer is false"),
+    )
+    assert rule("opt-offload-pao").holds(problem(), 100)
+    assert rule("opt-offload-pao").holds(problem(training=Training(precision_aware=True)), 50)
