@@ -1,0 +1,187 @@
+"""What the public functions return: plans, proofs of infeasibility, judgements of a layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from meshplan.constraints.layout import Layout
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.rule import Violation
+from meshplan.solver.judge import Cost
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How good the answer is proved to be.
+
+    Attributes
+    ----------
+    objective, bound
+        Step time of the best plan by throughput, and a proved lower bound of it, in seconds,
+        for the largest batch of the scenario.
+    gap
+        Relative gap between the two; 0 when proved.
+    wall_s
+        Seconds that the search took.
+    cells, programs
+        Cells that the bounds looked at, and CP-SAT programs solved.
+    """
+
+    objective: float
+    bound: float
+    gap: float
+    wall_s: float
+    cells: int = 0
+    programs: int = 0
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another layout, beside the plan, with what it costs."""
+
+    layout: Layout
+    step_s: float
+    peak_gib: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A layout with its memory, time and proof.
+
+    ``status`` is ``optimal`` (proved) or ``feasible`` (a limit stopped the proof).
+    """
+
+    problem: Problem
+    status: Literal["optimal", "feasible"]
+    layout: Layout
+    cost: Cost
+    proof: Proof
+    advisories: tuple[tuple[str, str], ...] = ()
+    binding: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as plain data, by the contract ``meshplan_result: 1``."""
+        from meshplan.solver.report.data import plan_data
+
+        return plan_data(self)
+
+    def __str__(self) -> str:
+        from meshplan.solver.report.text import render_text
+
+        return render_text(self)
+
+    def _repr_html_(self) -> str:
+        from meshplan.solver.report.text import render_html
+
+        return render_html(self)
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Facts that cannot hold together.
+
+    Attributes
+    ----------
+    rules
+        Rule ids, catalogue order.
+    pins
+        The scenario's own fields that take part, as written (``layout.cp = 64``).
+    text
+        The conflict in the user's numbers.
+    minimal
+        Whether it is proved that no fact can be left out.
+    """
+
+    rules: tuple[str, ...]
+    pins: tuple[str, ...]
+    text: str
+    minimal: bool
+
+
+@dataclass(frozen=True)
+class Infeasible:
+    """No layout obeys all rules, pins and limits: proved, with the facts that clash."""
+
+    problem: Problem
+    conflicts: tuple[Conflict, ...]
+    wall_s: float
+    repairs: tuple[dict[str, Any], ...] = ()
+    status: Literal["infeasible"] = "infeasible"
+
+    def to_json(self) -> dict[str, Any]:
+        """The diagnosis as plain data, by the contract ``meshplan_result: 1``."""
+        from meshplan.solver.report.data import infeasible_data
+
+        return infeasible_data(self)
+
+    def __str__(self) -> str:
+        from meshplan.solver.report.text import render_text
+
+        return render_text(self)
+
+    def _repr_html_(self) -> str:
+        from meshplan.solver.report.text import render_html
+
+        return render_html(self)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A limit stopped the search before any plan was found; ``bound`` is what is proved."""
+
+    problem: Problem
+    bound: float
+    wall_s: float
+    status: Literal["unknown"] = "unknown"
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as plain data, by the contract ``meshplan_result: 1``."""
+        from meshplan.solver.report.data import unknown_data
+
+        return unknown_data(self)
+
+    def __str__(self) -> str:
+        from meshplan.solver.report.text import render_text
+
+        return render_text(self)
+
+    def _repr_html_(self) -> str:
+        from meshplan.solver.report.text import render_html
+
+        return render_html(self)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Judgement of one concrete layout.
+
+    ``cost`` is None where an illegal layout has no meaning to cost (its slots do not cover the
+    layers, say).
+    """
+
+    problem: Problem
+    status: Literal["ok", "illegal", "overfull"]
+    layout: Layout
+    violations: tuple[Violation, ...]
+    cost: Cost | None
+    advisories: tuple[tuple[str, str], ...] = ()
+    assumed: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """The judgement as plain data, by the contract ``meshplan_result: 1``."""
+        from meshplan.solver.report.data import check_data
+
+        return check_data(self)
+
+    def __str__(self) -> str:
+        from meshplan.solver.report.text import render_text
+
+        return render_text(self)
+
+    def _repr_html_(self) -> str:
+        from meshplan.solver.report.text import render_html
+
+        return render_html(self)

@@ -1,0 +1,136 @@
+"""The search space of one pipeline degree: which degrees and options may be combined."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from meshplan.constraints.layout import Slot, Value
+from meshplan.constraints.pipeline import even_slots, parse_layout
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.rule import Rule
+from meshplan.solver.axes import AXIS_DECISIONS, Axes
+from meshplan.solver.meshes import MESH, mesh_table
+from meshplan.solver.time.attention import core_us
+
+
+def build_axes(
+    problem: Problem,
+    pp: int,
+    rules: Sequence[Rule],
+    pins: dict[str, tuple[Value, ...]],
+    vpp: Sequence[int],
+) -> Axes:
+    """Axes of one pipeline degree; the mesh axis has legal rows only (maybe none)."""
+    meshes = mesh_table(problem, pp, rules, pins)
+    names = (*MESH, "cp_comm")
+    rows = _with_exchange(problem, meshes.rows, rules, pins)
+    others: dict[str, list[tuple[Value, ...]]] = {}
+    for axis, decisions in AXIS_DECISIONS.items():
+        domains = [pins.get(n, problem.candidates[n]) for n in decisions]
+        if axis == "vpp":
+            domains = [tuple(vpp)]
+        inside = [rule for rule in rules if set(rule.scope) <= set(decisions)]
+        others[axis] = [
+            values
+            for values in itertools.product(*domains)
+            if _holds_all(problem, inside, dict(zip(decisions, values, strict=True)))
+        ]
+    others["recompute"] = _undominated_recompute(others["recompute"], pins)
+    return Axes(problem, pp, names, rows, others)
+
+
+def _holds_all(problem: Problem, rules: Iterable[Rule], named: dict[str, Value]) -> bool:
+    return all(rule.holds(problem, *(named[n] for n in rule.scope)) for rule in rules)
+
+
+def _undominated_recompute(
+    choices: list[tuple[Value, ...]], pins: dict[str, tuple[Value, ...]]
+) -> list[tuple[Value, ...]]:
+    """Leave out choices that recompute a part of what another module of theirs recomputes.
+
+    ``moe`` replays the whole MoE half, so with it ``moe_act`` and ``shared_experts`` change
+    neither memory nor time.
+    """
+    names = AXIS_DECISIONS["recompute"]
+    moe, parts = names.index("rc_moe"), [names.index("rc_moe_act"), names.index("rc_shared_experts")]
+    return [
+        choice
+        for choice in choices
+        if not (choice[moe] and any(choice[p] and names[p] not in pins for p in parts))
+    ]
+
+
+def _with_exchange(
+    problem: Problem,
+    rows: Sequence[tuple[int, ...]],
+    rules: Sequence[Rule],
+    pins: dict[str, tuple[Value, ...]],
+) -> list[tuple[Value, ...]]:
+    """Extend mesh rows by the context-parallel exchanges that are legal and not slower.
+
+    The exchange changes nothing but the time of the attention core, so one that is at least as
+    slow as another for every layer kind, with and without recompute, is never needed.
+    """
+    known = {"pp", "cp_comm", *MESH}
+    inside = [r for r in rules if "cp_comm" in r.scope and set(r.scope) <= known]
+    domain = pins.get("cp_comm", problem.candidates["cp_comm"])
+    column = {name: i for i, name in enumerate(MESH)}
+    cache: dict[tuple[int, int, int], list[Value]] = {}
+    extended: list[tuple[Value, ...]] = []
+    for row in rows:
+        key = (row[column["tp"]], row[column["cp"]], row[column["mbs"]])
+        if key not in cache:
+            named: dict[str, Value] = dict(zip(MESH, row, strict=True))
+            legal = [c for c in domain if _holds_all(problem, inside, named | {"cp_comm": c})]
+            cache[key] = _fastest(problem, *key, legal)
+        extended += [(*row, choice) for choice in cache[key]]
+    return extended
+
+
+def _fastest(problem: Problem, tp: int, cp: int, mbs: int, legal: list[Value]) -> list[Value]:
+    times = {
+        choice: tuple(
+            core_us(problem, kind, tp, cp, mbs, str(choice), replay, 0)
+            for kind in problem.kinds
+            for replay in (0, 1)
+        )
+        for choice in legal
+    }
+    kept: list[Value] = []
+    for choice in legal:
+        if not any(all(a <= b for a, b in zip(times[k], times[choice], strict=True)) for k in kept):
+            kept = [
+                k
+                for k in kept
+                if not all(a <= b for a, b in zip(times[choice], times[k], strict=True))
+            ]
+            kept.append(choice)
+    return kept
+
+
+def vpp_choices(
+    problem: Problem, pp: int, pins: dict[str, tuple[Value, ...]]
+) -> list[int]:
+    """Virtual pipeline degrees worth trying: no more slots than layers and ends fill."""
+    domain = [int(v) for v in pins.get("vpp", problem.candidates["vpp"])]
+    if problem.layout_string is not None:
+        stages = len(parse_layout(problem.layout_string))
+        return [v for v in domain if v * pp == stages]
+    if problem.even_split:
+        return [v for v in domain if even_slots(problem.model.layers, pp, v) is not None]
+    if pp == 1:
+        return [v for v in domain if v == 1 or "vpp" in pins]
+    return [v for v in domain if v * pp <= problem.model.layers + 2]
+
+
+def fixed_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...] | None:
+    """The slots, if the scenario fixes the split."""
+    if problem.layout_string is not None:
+        return parse_layout(problem.layout_string)
+    if problem.even_split or pp * vpp == 1:
+        return even_slots(problem.model.layers, pp, vpp)
+    return None
+
+
+__all__ = ["build_axes", "fixed_slots", "vpp_choices"]
