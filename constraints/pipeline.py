@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from meshplan.constraints.layout import Slot
 
 if TYPE_CHECKING:
+    from meshplan.constraints.problem import Problem
     from meshplan.scenarios.model_card import LayerKind, ModelCard
 
 #: Longest text that a layout string may expand to; real ones have a few hundred characters.
@@ -71,7 +72,9 @@ def parse_layout(text: str) -> tuple[Slot, ...]:
     first = 0
     for stage in expand(text).split("|"):
         if not re.fullmatch(r"E?t*m*L?", stage):
-            raise LayoutStringError(f"has the stage {stage!r}; a stage is E, then t, then m, then L")
+            raise LayoutStringError(
+                f"has the stage {stage!r}; a stage is E, then t, then m, then L"
+            )
         count = stage.count("t")
         slots.append(Slot(first, count, "E" in stage, "m" in stage, "L" in stage))
         first += count
@@ -160,6 +163,26 @@ def even_slots(layers: int, pp: int, vpp: int) -> tuple[Slot, ...] | None:
             if min(counts) >= 0:
                 return slots_from_counts(counts)
     return None
+
+
+def balanced_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...]:
+    """Slots of a near-even split, for any number of layers.
+
+    The embedding, each MTP layer and the loss count as a layer of their rank, so that the first
+    and the last rank get fewer decoder layers.  Odd layers go to later ranks, which keep fewer
+    micro-batches alive, but not to the two ends if others can take them.
+    """
+    load = [0] * pp
+    load[0] += 1
+    load[-1] += 1 + problem.model.mtp_layers
+    layers = [0] * pp
+    # Odd layers first to the ranks between the ends, the last of them before the others.
+    preference = [*range(pp - 2, 0, -1), 0, pp - 1] if pp > 1 else [0]
+    for _ in range(problem.model.layers):
+        rank = min(preference, key=load.__getitem__)
+        load[rank] += 1
+        layers[rank] += 1
+    return slots_from_rank_counts(layers, vpp)
 
 
 def kind_counts(card: ModelCard, slot: Slot) -> Counter[LayerKind]:

@@ -13,6 +13,11 @@ HYBRIDEP_CAPABILITIES = (8, 9, 10)
 #: GPUs with a newer capability on which DeepEP runs as well (8 to a node).
 DEEPEP_GPUS = ("B200", "B300")
 
+#: GPUs of a node in DeepEP's kernels, and the node counts that they are compiled for.  Lists differ
+#: by version (some add 3 or lack 6 and 12); 160 ranks is the limit of all.
+DEEPEP_NODE_RANKS = 8
+DEEPEP_NODES = (2, 4, 6, 8, 12, 16, 18, 20)
+
 _FIELDS = ("options.dispatcher",)
 
 
@@ -56,6 +61,26 @@ def _deepep_explain(problem: Problem, dispatcher: str) -> str:
     return (
         f"dispatcher {dispatcher} does not run on {node.gpu} (compute capability "
         f"{node.compute_capability}, NVLink domain of {node.nvlink_domain_gpus}); use hybridep"
+    )
+
+
+def deepep_ranks_supported(ranks: int) -> bool:
+    """Whether DeepEP has kernels for a dispatch group of this size."""
+    if ranks <= DEEPEP_NODE_RANKS:
+        return ranks in (2, 4, 8)
+    return ranks % DEEPEP_NODE_RANKS == 0 and ranks // DEEPEP_NODE_RANKS in DEEPEP_NODES
+
+
+def _count_holds(_: Problem, dispatcher: str, etp: int, ep: int) -> bool:
+    return dispatcher != "deepep" or etp * ep == 1 or deepep_ranks_supported(etp * ep)
+
+
+def _count_explain(_: Problem, dispatcher: str, etp: int, ep: int) -> str:
+    group = product(("etp", "ep"), (etp, ep))
+    return (
+        f"dispatcher {dispatcher} has kernels for groups of 2, 4 or 8 GPUs and of "
+        f"{', '.join(str(n * DEEPEP_NODE_RANKS) for n in DEEPEP_NODES)}, but {group}; "
+        "change ep, or use alltoall"
     )
 
 
@@ -114,6 +139,19 @@ DEEPEP_NEEDS_ETP_EP = Rule(
     fields=("options.dispatcher", "layout.ep"),
 )
 
+DEEPEP_RANK_COUNT = Rule(
+    id="deepep-rank-count",
+    scope=("dispatcher", "etp", "ep"),
+    holds=_count_holds,
+    explain=_count_explain,
+    formula="deepep => etp*ep in {2, 4, 8} or 8 x {2, 4, 6, 8, 12, 16, 18, 20}",
+    why="DeepEP is compiled for fixed numbers of nodes, 20 at most, so groups end at 160 GPUs.",
+    source="DeepEP csrc/kernels/configs.cuh NUM_MAX_RDMA_PEERS, launch.cuh; issues 90 and 464",
+    family="dispatcher",
+    applies=lambda problem: problem.model.is_moe,
+    fields=("layout.ep", "options.dispatcher"),
+)
+
 BRIDGE_DEEPEP_ARCH = Rule(
     id="bridge-deepep-arch",
     scope=("dispatcher",),
@@ -156,6 +194,7 @@ BRIDGE_HYBRIDEP_DOMAIN = Rule(
 DISPATCHER_RULES: tuple[Rule, ...] = (
     DISPATCHER_NEEDS_MOE,
     DEEPEP_NEEDS_ETP_EP,
+    DEEPEP_RANK_COUNT,
     BRIDGE_DEEPEP_ARCH,
     BRIDGE_HYBRIDEP_ARCH,
     BRIDGE_HYBRIDEP_DOMAIN,

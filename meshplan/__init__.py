@@ -1,0 +1,152 @@
+"""meshplan: the best parallel layout for a large-model training run, with its proof.
+
+===================  ==========================================================
+:func:`load`         read a scenario file
+:func:`solve`        the best plan, or the proof that there is none
+:func:`check`        judge one layout, with no solver
+:class:`Plan`        a layout with its memory, step time and proof
+:class:`Infeasible`  why nothing fits
+:class:`Unknown`     a limit stopped the search before any plan
+:class:`CheckReport` what :func:`check` found
+:class:`InputError`  bad input, in words for people
+===================  ==========================================================
+
+Importing the package is cheap: what is heavy is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshplan.scenarios import InputError, Scenario
+    from meshplan.solver.progress import Progress
+    from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CheckReport": "meshplan.solver.results",
+    "Infeasible": "meshplan.solver.results",
+    "InputError": "meshplan.scenarios.errors",
+    "Plan": "meshplan.solver.results",
+    "Progress": "meshplan.solver.progress",
+    "Scenario": "meshplan.scenarios",
+    "Unknown": "meshplan.solver.results",
+}
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file.
+
+    Parameters
+    ----------
+    path
+        A YAML file.
+    overrides
+        Changes such as ``workload.seq_len=65536``, applied in order.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or anything in it is not allowed.
+    """
+    from meshplan.scenarios import load as load_scenario
+
+    return load_scenario(path, overrides)
+
+
+def solve(
+    scenario: Scenario | str | Path,
+    *,
+    time_limit_s: float | None = None,
+    workers: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Plan | Infeasible | Unknown:
+    """Find the best plan of a scenario and prove that none is better, or that there is none.
+
+    Parameters
+    ----------
+    scenario
+        A scenario, or the path of its file.
+    time_limit_s
+        Seconds after which the best plan so far is returned; None for no limit.
+    workers
+        Threads of the solver; the answer does not depend on it.  None for one.
+    progress
+        Called now and then with the state of the search.
+
+    Raises
+    ------
+    InputError
+        If the scenario cannot be read or resolved, or an argument is out of range.
+    """
+    from meshplan.constraints.resolve import resolve
+    from meshplan.scenarios import InputError
+    from meshplan.solver.search import solve as search
+
+    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
+        raise InputError(
+            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
+            advice="leave it out for no limit.",
+        )
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}, but must be at least 1", advice="leave it out.")
+    known = load(scenario) if isinstance(scenario, str | Path) else scenario
+    return search(
+        resolve(known), time_limit_s=time_limit_s, workers=workers or 1, progress=progress
+    )
+
+
+def check(
+    scenario: Scenario | str | Path, layout: Mapping[str, object] | str | None = None
+) -> CheckReport:
+    """Judge one layout of a scenario: rules broken, memory by stage, step time, advisories.
+
+    Parameters
+    ----------
+    scenario
+        A scenario, or the path of its file.
+    layout
+        ``"tp=1,cp=32,ep=32,pp=8,vpp=4"`` or a mapping with the same keys; what it leaves open is
+        taken from the scenario's pins, then completed.
+
+    Raises
+    ------
+    InputError
+        If the scenario or the layout cannot be read.
+    """
+    from meshplan.solver.check import check as check_layout
+
+    known = load(scenario) if isinstance(scenario, str | Path) else scenario
+    return check_layout(known, layout)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public type when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'meshplan' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
+
+__all__ = [
+    "CheckReport",
+    "Infeasible",
+    "InputError",
+    "Plan",
+    "Unknown",
+    "__version__",
+    "check",
+    "load",
+    "solve",
+]

@@ -1,0 +1,30 @@
+"""The command line: one module a command; each imports what is heavy when it runs.
+
+============  ===========================================================
+``app``       the group of commands, faults in words, exit codes
+``solve``     ``meshplan solve``
+``check``     ``meshplan check``
+``test``      ``meshplan test``; ``expectations`` and ``junit`` help it
+``rules``     ``meshplan rules`` and ``meshplan explain``
+``models``    ``meshplan models``
+``clusters``  ``meshplan clusters``
+``schema``    ``meshplan schema``
+``options``   options that several commands take
+``output``    JSON files, written whole or not at all; the terminal
+``progress``  the line that shows a running search
+============  ===========================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshplan.cli.app import application
+
+
+def main(**settings: Any) -> None:
+    """Run the command line and exit with its code; ``settings`` go to click (``prog_name``)."""
+    application(**settings)
+
+
+__all__ = ["main"]

@@ -1,0 +1,72 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _positive(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise click.BadParameter(f"{value} is not a positive number of seconds.")
+    return value
+
+
+def scenario_argument(command: _Command) -> _Command:
+    """Argument FILE: the scenario."""
+    return click.argument("file", metavar="FILE")(command)
+
+
+def set_option(command: _Command) -> _Command:
+    """Option ``--set key=value``."""
+    return click.option(
+        "--set",
+        "overrides",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Change a field of the scenario: workload.seq_len=65536. Repeatable.",
+    )(command)
+
+
+def json_option(command: _Command) -> _Command:
+    """Option ``--json PATH``."""
+    return click.option(
+        "--json",
+        "json_path",
+        metavar="PATH|-",
+        help="Write the result as JSON to a file, or to standard output instead of the report.",
+    )(command)
+
+
+def quiet_option(command: _Command) -> _Command:
+    """Option ``--quiet``."""
+    return click.option(
+        "--quiet", "-q", is_flag=True, help="Print no report and no progress: exit code and files."
+    )(command)
+
+
+def time_limit_option(command: _Command) -> _Command:
+    """Option ``--time-limit S``."""
+    return click.option(
+        "--time-limit",
+        "time_limit_s",
+        type=float,
+        metavar="S",
+        callback=_positive,
+        help="Stop after S seconds with the best plan so far and what is proved.",
+    )(command)
+
+
+def workers_option(command: _Command) -> _Command:
+    """Option ``--workers N``."""
+    return click.option(
+        "--workers",
+        type=click.IntRange(1, 256),
+        metavar="N",
+        help="Threads of the solver (default 1); the answer is the same.",
+    )(command)

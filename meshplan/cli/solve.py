@@ -1,0 +1,48 @@
+"""``meshplan solve``: the best plan of a scenario."""
+
+from __future__ import annotations
+
+import click
+
+from meshplan.cli.options import (
+    json_option,
+    quiet_option,
+    scenario_argument,
+    set_option,
+    time_limit_option,
+    workers_option,
+)
+
+
+@click.command()
+@scenario_argument
+@json_option
+@set_option
+@time_limit_option
+@workers_option
+@quiet_option
+@click.pass_context
+def solve(
+    ctx: click.Context,
+    file: str,
+    json_path: str | None,
+    overrides: tuple[str, ...],
+    time_limit_s: float | None,
+    workers: int | None,
+    quiet: bool,
+) -> None:
+    """Find the best layout of the scenario FILE and prove that none is better.
+
+    Ctrl-C and --time-limit give the best plan so far and what is proved.
+    """
+    import meshplan
+    from meshplan.cli.output import deliver, json_file
+    from meshplan.cli.progress import shown_progress
+
+    target = json_file(json_path)
+    scenario = meshplan.load(file, overrides)
+    with shown_progress(quiet) as progress:
+        result = meshplan.solve(
+            scenario, time_limit_s=time_limit_s, workers=workers, progress=progress
+        )
+    ctx.exit(deliver(result, json_path, target, quiet))

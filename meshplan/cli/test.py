@@ -1,0 +1,85 @@
+"""``meshplan test``: run scenario files and hold the answers to what they expect."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from meshplan.cli.options import time_limit_option, workers_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from meshplan.cli.expectations import Case
+
+_STYLES = {"pass": "green", "FAIL": "red", "ERROR": "red", "open": "yellow"}
+
+
+@click.command()
+@click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
+@click.option("--junit", "junit_path", metavar="PATH", help="Write the outcome as JUnit XML.")
+@time_limit_option
+@workers_option
+@click.pass_context
+def test(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    junit_path: str | None,
+    time_limit_s: float | None,
+    workers: int | None,
+) -> None:
+    """Solve scenario files, or all in folders, and hold the answers to their `expect:`.
+
+    A scenario without `expect:` is solved and reported, and does not fail.  --time-limit holds for
+    each.
+    """
+    from meshplan.cli.exit_codes import DONE, NOT_AS_HOPED
+    from meshplan.cli.expectations import scenario_files
+    from meshplan.cli.junit import junit_xml
+    from meshplan.cli.output import WholeFile
+
+    target = WholeFile(junit_path, "--junit") if junit_path is not None else None
+    files = scenario_files(paths)
+    width = max(len(str(file)) for file in files)
+    cases = []
+    for file in files:
+        case = _run(file, time_limit_s, workers)
+        cases.append(case)
+        _print(case, width)
+    failed = sum(case.outcome in ("FAIL", "ERROR") for case in cases)
+    opened = sum(case.outcome == "open" for case in cases)
+    click.echo(
+        f"{len(cases) - failed - opened} passed, {failed} failed, {opened} without expectation, "
+        f"in {sum(case.seconds for case in cases):.1f} s"
+    )
+    if target is not None:
+        target.write(junit_xml(cases))
+    ctx.exit(NOT_AS_HOPED if failed else DONE)
+
+
+def _run(file: Path, time_limit_s: float | None, workers: int | None) -> Case:
+    import meshplan
+    from meshplan.cli.expectations import Case, answer_text, mismatches
+
+    started = time.perf_counter()
+    try:
+        scenario = meshplan.load(file)
+        result = meshplan.solve(scenario, time_limit_s=time_limit_s, workers=workers)
+    except meshplan.InputError as error:
+        return Case(file, "ERROR", time.perf_counter() - started, (str(error),), "bad input")
+    seconds = time.perf_counter() - started
+    text = answer_text(result)
+    if scenario.expect is None:
+        return Case(file, "open", seconds, (), f"{text} (no expectation)")
+    wrong = mismatches(scenario.expect, result)
+    return Case(file, "FAIL" if wrong else "pass", seconds, wrong, text)
+
+
+def _print(case: Case, width: int) -> None:
+    outcome = click.style(f"{case.outcome:5}", fg=_STYLES[case.outcome])
+    click.echo(f"{outcome} {str(case.file):{width}} {case.seconds:7.2f} s  {case.answer}")
+    for text in case.wrong:
+        for line in text.splitlines():
+            click.echo(f"        {line}")

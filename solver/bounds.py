@@ -1,0 +1,214 @@
+"""Lower bounds of step time and peak memory of cells, valid for every split.
+
+Two levels.  :func:`coarse_bounds` looks at all cells of a pipeline degree at once and ignores
+where layers lie.  :func:`Bounds.least_step` takes a list of cells of one shape and respects, rank by
+rank, how many layers fit in memory and in the time of the bottleneck; for models with one kind of
+layer it is exact but for the heaviest slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshplan.constraints.problem import Problem
+from meshplan.scenarios.model_card import LayerKind
+from meshplan.solver.axes import Array, Axes, Mask
+from meshplan.solver.costs import CellCosts
+from meshplan.solver.shapes import RankTable, Shape, main_kind, most_layers, rank_table
+from meshplan.solver.space import fixed_slots
+from meshplan.solver.time.step import STEP_OVERHEAD_US
+
+#: Larger than any step time.
+NEVER = 1 << 60
+
+
+def mesh_column(axes: Axes, name: str) -> Array:
+    """One degree of every mesh row, along the mesh axis."""
+    index = axes.mesh_names.index(name)
+    values = np.array([int(row[index]) for row in axes.mesh], dtype=np.int64)
+    return values.reshape(-1, 1, 1, 1, 1, 1)
+
+
+def coarse_bounds(problem: Problem, axes: Axes, costs: CellCosts) -> tuple[Array, Array]:
+    """Least step time of every cell, over all vpp, and least memory of all its ranks together.
+
+    Memory: all ranks together hold all layers, and each layer keeps at least one micro-batch
+    alive.  Time: the mean rank, and the fullest one.
+    """
+    card, pp = problem.model, axes.pp
+    counts = card.kind_counts
+    whole = costs.first_us + costs.last_us
+    memory = costs.first_static + costs.last_static + pp * (costs.overhead + costs.working)
+    for kind in problem.kinds:
+        whole = whole + counts[kind] * costs.layer_us[kind]
+        memory = memory + counts[kind] * (costs.static[kind] + costs.activation[kind])
+    fastest = _least(list(costs.layer_us.values()))
+    p2p = costs.p2p_us.min(axis=5, keepdims=True)
+    most = -(-card.layers // pp)
+    bottleneck = np.maximum(-(-whole // pp), most * fastest) + p2p
+    slot = np.maximum(fastest, costs.last_us) + p2p
+    step = mesh_column(axes, "ga") * bottleneck + (pp - 1) * slot
+    return step + _once(costs, most, bottleneck), memory
+
+
+def _once(costs: CellCosts, most: Array | int, bottleneck: Array) -> Array:
+    """Exposed exchange, optimizer and overhead of a step."""
+    exchange = most * costs.exchange_us + costs.exchange_ends_us
+    exposed = np.maximum(-(-3 * exchange // 10), -(-(2 * exchange - bottleneck) // 2))
+    return exposed + most * costs.optimizer_us + costs.optimizer_ends_us + STEP_OVERHEAD_US
+
+
+def _least(arrays: list[Array]) -> Array:
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = np.minimum(result, array)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Bounds of a list of cells of one shape.
+
+    Attributes
+    ----------
+    costs
+        Constants of the cells (arrays of the list's length).
+    ga
+        Micro-batches a step of each cell.
+    """
+
+    problem: Problem
+    shape: Shape
+    costs: CellCosts
+    ga: Array
+
+    def least_step(self, capacity: int | Array, most_step: int) -> Array:
+        """Least step time of each cell; :data:`NEVER` if none up to ``most_step`` fits."""
+        problem, shape, costs = self.problem, self.shape, self.costs
+        limit = self._most_bottleneck(most_step)
+        tables = self._tables(limit)
+        room = np.asarray(capacity)
+        ranks = [self._rank(rank, table, room) for rank, table in enumerate(tables)]
+        whole = costs.first_us + costs.last_us
+        for kind, count in problem.model.kind_counts.items():
+            whole = whole + count * costs.layer_us[kind]
+        bottleneck = self._least_bottleneck(ranks, -(-whole // shape.pp), limit)
+        done = bottleneck < NEVER
+        bottleneck = np.where(done, bottleneck, 0)
+        most, heaviest = self._fullest()
+        fastest = _least(list(costs.layer_us.values()))
+        slot = np.maximum(heaviest * fastest, costs.last_us)
+        slot = np.maximum(slot, -(-bottleneck // shape.vpp))
+        bottleneck = bottleneck + shape.vpp * costs.p2p_us
+        step = self.ga * bottleneck + (shape.pp - 1) * (slot + costs.p2p_us)
+        step = step + _once(costs, most, bottleneck)
+        return np.where(done & (step <= most_step), step, NEVER)
+
+    def least_peak(self, capacity: int, most_step: int) -> Array:
+        """Least peak memory of each cell with a step of at most ``most_step``, by bisection."""
+        low = np.zeros_like(self.ga)
+        high = np.full_like(self.ga, capacity)
+        possible = self.least_step(high, most_step) < NEVER
+        while np.any(low < high):
+            middle = (low + high) // 2
+            fits = self.least_step(middle, most_step) < NEVER
+            high = np.where(fits, middle, high)
+            low = np.where(fits, low, middle + 1)
+            low = np.minimum(low, high)
+        return np.where(possible, high, NEVER)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _most_bottleneck(self, most_step: int) -> Array:
+        """Bottleneck time (without p2p) that a step of ``most_step`` leaves room for."""
+        return np.maximum((most_step - STEP_OVERHEAD_US) // self.ga, 0)
+
+    def _tables(self, limit: Array) -> list[RankTable]:
+        fastest = _least(list(self.costs.layer_us.values()))
+        most = most_layers(self.problem, self.shape)
+        reachable = int((limit // np.maximum(fastest, 1)).max(initial=0))
+        top = max(1, min(most, reachable))
+        return [
+            rank_table(self.problem, self.shape, rank, top) for rank in range(self.shape.pp)
+        ]
+
+    def _fullest(self) -> tuple[int, int]:
+        """Fewest layers that the fullest rank, and the fullest slot, must hold."""
+        problem, shape = self.problem, self.shape
+        fixed = fixed_slots(problem, shape.pp, shape.vpp)
+        if fixed is not None:
+            per_rank = [sum(s.count for s in fixed[r :: shape.pp]) for r in range(shape.pp)]
+            return max(per_rank), max(slot.count for slot in fixed)
+        most = -(-problem.model.layers // shape.pp)
+        return most, -(-most // shape.vpp)
+
+    def _rank(self, rank: int, table: RankTable, capacity: Array) -> _Rank:
+        """Time by number of layers, and whether they fit, for every cell."""
+        costs, main = self.costs, main_kind(self.problem)
+        n = table.layers[None, :]
+        memory = costs.static[main][:, None] * n
+        memory = memory + costs.activation[main][:, None] * table.live[None, :]
+        time = costs.layer_us[main][:, None] * n
+        for kind, (low, high) in table.count.items():
+            memory = memory + _correction(costs.static, kind, main, low, high)
+            time = time + _correction(costs.layer_us, kind, main, low, high)
+            low, high = table.live_count[kind]
+            memory = memory + _correction(costs.activation, kind, main, low, high)
+        fixed = costs.overhead + costs.working
+        if rank == 0:
+            fixed = fixed + costs.first_static
+            time = time + costs.first_us[:, None]
+        if rank == self.shape.pp - 1:
+            fixed = fixed + costs.last_static + np.maximum(costs.loss - costs.working, 0)
+            time = time + costs.last_us[:, None]
+        fits = memory + fixed[:, None] <= capacity.reshape(-1, 1)
+        return _Rank(table.layers, np.where(fits, time, NEVER))
+
+    def _least_bottleneck(self, ranks: list[_Rank], start: Array, limit: Array) -> Array:
+        """Least time of the fullest rank so that all layers find a place, from ``start`` on."""
+        layers = self.problem.model.layers
+        bottleneck = start.copy()
+        result = np.full_like(start, NEVER)
+        open_ = np.arange(len(start))
+        while len(open_):
+            now = bottleneck[open_]
+            placed = np.zeros_like(now)
+            following = np.full_like(now, NEVER)
+            unplaceable = np.zeros(len(open_), dtype=bool)
+            for rank in ranks:
+                time = rank.time[open_]
+                within = time <= now[:, None]
+                placed += np.where(within, rank.layers[None, :], 0).max(axis=1, initial=0)
+                unplaceable |= ~within.any(axis=1) & (time.min(axis=1, initial=NEVER) >= NEVER)
+                later = np.where(within, NEVER, time).min(axis=1, initial=NEVER)
+                following = np.minimum(following, later)
+                # A rank that cannot even hold its fewest layers in this time waits for them.
+                first = np.where(within.any(axis=1), 0, time.min(axis=1, initial=NEVER))
+                placed = np.where(first > 0, -(1 << 40), placed)
+            settled = (placed >= layers) & ~unplaceable
+            result[open_[settled]] = now[settled]
+            goes_on = ~settled & ~unplaceable & (following <= limit[open_])
+            bottleneck[open_[goes_on]] = following[goes_on]
+            open_ = open_[goes_on]
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Rank:
+    """Times of one rank: ``time[cell, i]`` with ``layers[i]`` layers, NEVER if they do not fit."""
+
+    layers: Array
+    time: Array
+
+
+def _correction(
+    values: dict[LayerKind, Array], kind: LayerKind, main: LayerKind, low: Array, high: Array
+) -> Array:
+    """Least that ``low .. high`` layers of ``kind`` instead of the main kind change a sum."""
+    gap = (values[kind] - values[main])[:, None]
+    return np.where(gap >= 0, gap * low[None, :], gap * high[None, :])
+
+
+__all__ = ["NEVER", "Bounds", "Mask", "coarse_bounds", "mesh_column"]

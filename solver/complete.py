@@ -1,0 +1,306 @@
+"""Complete a layout of which only a part is stated, and say how: no solver inside.
+
+What is stated holds as it is, legal or not.  What is open is derived or takes the plainest value;
+each such choice is one sentence for ``assumed``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+from meshplan.constraints.decisions import (
+    CP_COMM_TYPES,
+    GRAPH_FLAGS,
+    GRAPH_SCOPES,
+    RECOMPUTE_FLAGS,
+    RECOMPUTE_MODULES,
+)
+from meshplan.constraints.layout import Layout, Slot
+from meshplan.constraints.memory.stage import rank_memory
+from meshplan.constraints.pipeline import balanced_slots, even_slots, parse_layout
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem, scope_values
+from meshplan.constraints.resolve import useful_modules
+from meshplan.constraints.rule import Rule
+from meshplan.constraints.rules.dispatcher import deepep_runs
+from meshplan.solver.judge import active_rules
+from meshplan.solver.layout_text import Stated
+from meshplan.solver.time.attention import core_us
+from meshplan.solver.time.step import step_time
+from meshplan.topologies import ClusterError
+
+#: Most slots that are worth building: real pipelines have about as many as the model has layers.
+MAX_STAGES = 1024
+#: What a cost function may raise where an illegal layout has no meaning.
+MEANINGLESS = (ClusterError, ZeroDivisionError)
+
+_SINGLE = ("tp", "cp", "pp", "vpp", "ep", "mbs")
+
+
+def with_pins(problem: Problem, stated: Stated) -> Stated:
+    """``stated``, and where it leaves a decision open, what the scenario pins to one value."""
+    pinned = {
+        name: values[0]
+        for name, values in problem.pinned.items()
+        if len(values) == 1 and name not in stated.free
+    }
+    degrees = {n: int(v) for n, v in pinned.items() if isinstance(v, int) and n in _DEGREES}
+    changes: dict[str, object] = {"degrees": {**degrees, **stated.degrees}}
+    if stated.recompute is None and "rc_full" in pinned:
+        changes["recompute_full"] = bool(pinned["rc_full"])
+        changes["recompute"] = _set_names(pinned, RECOMPUTE_FLAGS, RECOMPUTE_MODULES)
+    if stated.graphs is None and "graphs" not in stated.free and GRAPH_FLAGS[0] in pinned:
+        changes["graphs"] = _set_names(pinned, GRAPH_FLAGS, GRAPH_SCOPES)
+    for name in ("offload", "dispatcher", "cp_comm"):
+        if getattr(stated, name) is None and name in pinned:
+            changes[name] = pinned[name]
+    if "recompute" in stated.free:
+        changes.pop("recompute", None)
+        changes.pop("recompute_full", None)
+    return dataclasses.replace(stated, **changes)  # type: ignore[arg-type]
+
+
+_DEGREES = frozenset((*_SINGLE, "dp", "etp", "edp", "ga"))
+
+
+def _set_names(
+    pinned: dict[str, int | str], flags: Sequence[str], names: Sequence[str]
+) -> tuple[str, ...]:
+    return tuple(name for flag, name in zip(flags, names, strict=True) if pinned.get(flag))
+
+
+def complete(problem: Problem, stated: Stated) -> tuple[Layout, tuple[str, ...]]:
+    """The whole layout, and a sentence for each choice that completed it.
+
+    Slots stay empty where ``pp * vpp`` is beyond ``MAX_STAGES``.
+    """
+    layout, assumed = _degrees(problem, stated)
+    notes = [*assumed]
+    layout = dataclasses.replace(
+        layout,
+        recompute=stated.recompute or (),
+        recompute_full=stated.recompute_full,
+        offload=stated.offload or 0,
+        cuda_graphs=stated.graphs or (),
+        dispatcher=stated.dispatcher or "alltoall",
+        cp_comm=stated.cp_comm or "p2p",
+    )
+    if stated.graphs is None:
+        notes.append("cuda_graphs = none: not given")
+    slots, note = _slots(problem, layout)
+    layout = dataclasses.replace(layout, slots=slots)
+    notes += [note] if note else []
+    for choose in (_with_dispatcher, _with_exchange, _with_savings):
+        layout, note = choose(problem, stated, layout)
+        notes += [note] if note else []
+    return layout, tuple(notes)
+
+
+# -- degrees -----------------------------------------------------------------------------------
+
+
+def _degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str]]:
+    """All degrees; derived ones follow from the GPU count and the batch."""
+    given = dict(stated.degrees)
+    given.pop("gpus", None)
+    notes: list[str] = []
+    plain = [
+        name for name in _SINGLE if name not in given and not (name == "mbs" and "ga" in given)
+    ]
+    for name in plain:
+        given[name] = _least_allowed(problem, name)
+    if plain:
+        notes.append(f"{_listed(given, plain)}: not given")
+    if "etp" not in given:
+        given["etp"] = 1 if problem.model.is_moe else given["tp"]
+        why = "not given" if problem.model.is_moe else "follows tp in a dense model"
+        notes.append(f"etp = {given['etp']}: {why}")
+    derived = [name for name in ("dp", "edp") if name not in given]
+    given.setdefault("dp", max(1, problem.gpus // (given["tp"] * given["cp"] * given["pp"])))
+    given.setdefault("edp", max(1, problem.gpus // (given["etp"] * given["ep"] * given["pp"])))
+    if derived:
+        notes.append(f"{_listed(given, derived)}: what {problem.gpus} GPUs leave")
+    notes += _batch(problem, given)
+    return Layout(**given), notes
+
+
+def _least_allowed(problem: Problem, name: str) -> int:
+    values = [int(v) for v in problem.pinned.get(name, ())]
+    return 1 if not values or 1 in values else min(values)
+
+
+def _listed(given: dict[str, int], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} = {given[name]}" for name in names)
+
+
+def _batch(problem: Problem, given: dict[str, int]) -> Iterator[str]:
+    """Complete ``gbs``, ``mbs`` and ``ga`` in place, and say how."""
+    sizes = sorted(int(v) for v in problem.candidates["gbs"])
+    if "gbs" not in given:
+        step = given.get("mbs", 1) * given["dp"] * given.get("ga", 1)
+        group = given["pp"] if given["vpp"] > 1 and "ga" not in given else 1
+        whole = [size for size in sizes if size % (step * group) == 0]
+        given["gbs"] = max(whole, default=sizes[-1])
+        if len(sizes) > 1:
+            yield f"gbs = {given['gbs']}: the largest of the scenario that this layout divides"
+    if "mbs" not in given:
+        given["mbs"] = max(1, given["gbs"] // (given["dp"] * given["ga"]))
+        yield f"mbs = {given['mbs']}: gbs / (dp*ga)"
+    if "ga" not in given:
+        given["ga"] = max(1, given["gbs"] // (given["mbs"] * given["dp"]))
+        yield f"ga = {given['ga']}: gbs / (mbs*dp) = {given['gbs']}/({given['mbs']}*{given['dp']})"
+
+
+# -- pipeline ----------------------------------------------------------------------------------
+
+
+def _slots(problem: Problem, layout: Layout) -> tuple[tuple[Slot, ...], str]:
+    if problem.layout_string is not None:
+        return parse_layout(problem.layout_string), ""
+    pp, vpp = layout.pp, layout.vpp
+    if pp * vpp > MAX_STAGES:
+        return (), ""
+    even = even_slots(problem.model.layers, pp, vpp)
+    if even is not None:
+        note = "" if problem.even_split or pp * vpp == 1 else "pipeline: the framework's even split"
+        return even, note
+    reason = "pipeline: no even split exists, so " if problem.even_split else "pipeline: "
+    return balanced_slots(problem, pp, vpp), f"{reason}a near-even split, fewer layers at the ends"
+
+
+# -- options -----------------------------------------------------------------------------------
+
+
+def _holding(problem: Problem, layout: Layout, names: Sequence[str]) -> bool:
+    """Whether the layout obeys all rules that read one of ``names``."""
+    return all(
+        one.holds(problem, *scope_values(problem, layout, one.scope))
+        for one in _rules_on(problem, names)
+    )
+
+
+def _rules_on(problem: Problem, names: Sequence[str]) -> list[Rule]:
+    return [one for one in active_rules(problem) if set(one.scope) & set(names)]
+
+
+def _with_dispatcher(problem: Problem, stated: Stated, layout: Layout) -> tuple[Layout, str]:
+    if stated.dispatcher is not None or not problem.model.is_moe:
+        return layout, ""
+    node = problem.node_type
+    best = "hybridep" if node.multi_node_nvlink else "deepep" if deepep_runs(problem) else None
+    tried = [dataclasses.replace(layout, dispatcher=name) for name in (best, "alltoall") if name]
+    allowed = problem.pinned.get("dispatcher", ("alltoall", "deepep", "hybridep"))
+    chosen = next(
+        (
+            one
+            for one in tried
+            if one.dispatcher in allowed and _holding(problem, one, ("dispatcher",))
+        ),
+        layout,
+    )
+    return chosen, f"dispatcher = {chosen.dispatcher}: the best that is legal on {node.gpu}"
+
+
+def _with_exchange(problem: Problem, stated: Stated, layout: Layout) -> tuple[Layout, str]:
+    if stated.cp_comm is not None or layout.cp == 1:
+        return layout, ""
+    allowed = problem.pinned.get("cp_comm", CP_COMM_TYPES)
+    tried = [dataclasses.replace(layout, cp_comm=str(name)) for name in allowed]
+    legal = [one for one in tried if _holding(problem, one, ("cp_comm",))]
+    if not legal:
+        return tried[0], f"cp_comm = {tried[0].cp_comm}: none is legal"
+    fastest = min(legal, key=lambda one: _core_us(problem, one))
+    return fastest, f"cp_comm = {fastest.cp_comm}: the fastest legal exchange"
+
+
+def _core_us(problem: Problem, layout: Layout) -> int:
+    """Attention core of one micro-batch over all layers; 0 where the layout has no meaning."""
+    try:
+        return sum(
+            core_us(
+                problem,
+                kind,
+                layout.tp,
+                layout.cp,
+                layout.mbs,
+                layout.cp_comm,
+                int("core_attn" in layout.recompute),
+                int(layout.recompute_full),
+            )
+            for kind in problem.model.layer_kinds
+        )
+    except MEANINGLESS:
+        return 0
+
+
+def _with_savings(problem: Problem, stated: Stated, layout: Layout) -> tuple[Layout, str]:
+    """Choose open recompute and offload: the fastest that fits, else the least memory."""
+    is_open = [name for name in ("recompute", "offload") if getattr(stated, name) is None]
+    if not is_open:
+        return layout, ""
+    tried = list(_savings(problem, stated, layout))
+    names = ("rc_full", *RECOMPUTE_FLAGS, "offload")
+    legal = [one for one in tried if _holding(problem, one, names)] or tried
+    if not can_cost(problem, layout):
+        return legal[0], f"{_saving_text(legal[0], is_open)}: not given"
+    try:
+        ordered = sorted(
+            legal,
+            key=lambda one: (step_time(problem, one).step_us, len(one.recompute), one.offload),
+        )
+        for one in ordered:
+            if _peak(problem, one) <= problem.capacity:
+                return one, f"{_saving_text(one, is_open)}: the fastest that fits"
+        least = min(ordered, key=lambda one: _peak(problem, one))
+    except MEANINGLESS:
+        return legal[0], f"{_saving_text(legal[0], is_open)}: not given"
+    return least, (
+        f"{_saving_text(least, is_open)}: nothing fits, and this takes the least memory "
+        f"({_peak(problem, least) / QUANTA_PER_GIB:.1f} GiB)"
+    )
+
+
+def _savings(problem: Problem, stated: Stated, layout: Layout) -> Iterator[Layout]:
+    """The layout under each combination of what is open, the plainest first."""
+    choices: list[tuple[tuple[str, ...], bool]] = [(layout.recompute, layout.recompute_full)]
+    if stated.recompute is None:
+        useful = [name for name in RECOMPUTE_MODULES if name in useful_modules(problem.model)]
+        subsets = itertools.chain.from_iterable(
+            itertools.combinations(useful, size) for size in range(len(useful) + 1)
+        )
+        # moe replays its activation and the shared experts, too: naming them as well is idle.
+        choices = [
+            (subset, False)
+            for subset in subsets
+            if not ("moe" in subset and {"moe_act", "shared_experts"} & set(subset))
+        ]
+        choices.append(((), True))
+    shares = (0, 100) if stated.offload is None else (layout.offload,)
+    for (modules, full), offload in itertools.product(choices, shares):
+        yield dataclasses.replace(layout, recompute=modules, recompute_full=full, offload=offload)
+
+
+def _saving_text(layout: Layout, names: Sequence[str]) -> str:
+    modules = "full" if layout.recompute_full else f"[{', '.join(layout.recompute)}]"
+    texts = {
+        "recompute": f"recompute = {modules if modules != '[]' else 'none'}",
+        "offload": f"optimizer_offload = {layout.offload / 100:g}",
+    }
+    return ", ".join(texts[name] for name in names)
+
+
+def _peak(problem: Problem, layout: Layout) -> int:
+    return max(rank_memory(problem, layout, rank).peak for rank in range(layout.pp))
+
+
+def can_cost(problem: Problem, layout: Layout) -> bool:
+    """Whether memory and time of the layout mean anything: its slots hold the model's layers."""
+    stages = layout.pp * layout.vpp
+    return (
+        0 < len(layout.slots) == stages <= MAX_STAGES
+        and sum(slot.count for slot in layout.slots) == problem.model.layers
+    )
+
+
+__all__ = ["MAX_STAGES", "MEANINGLESS", "can_cost", "complete", "with_pins"]

@@ -1,0 +1,178 @@
+"""Why nothing is possible: one irreducible set of facts that cannot hold together.
+
+Facts are the rules, the memory of the GPUs, and what the scenario pins.  The set is shrunk by our
+own exact procedure (QuickXplain, Junker 2004), in an order that keeps what a person can change:
+leaving any fact out makes the rest possible, and every such claim is checked by a search.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from meshplan.constraints.layout import Layout, Value
+from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
+from meshplan.constraints.pipeline import parse_layout
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.constraints.rule import Rule
+from meshplan.solver.judge import active_rules
+from meshplan.solver.results import Conflict
+from meshplan.solver.search import Search
+
+#: Id of the fact that the layers must fit into the GPUs' memory.
+MEMORY = "memory-capacity"
+#: Capacity that stands for no limit, in quanta (256 TiB).
+UNLIMITED = 1 << 30
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that a layout must respect: a rule, the memory, or a field of the scenario."""
+
+    id: str
+    is_pin: bool
+
+
+def facts(problem: Problem) -> list[Fact]:
+    """All facts, those a person is least likely to change first."""
+    rules = [Fact(rule.id, is_pin=False) for rule in active_rules(problem)]
+    rules += [Fact(rule.id, is_pin=False) for rule in broken_layout_rules(problem)]
+    pins = [Fact(path, is_pin=True) for path in dict.fromkeys(p.path for p in problem.pins)]
+    if problem.layout_string is not None or problem.even_split:
+        pins.append(Fact("options.pipeline_layout", is_pin=True))
+    return [*rules, Fact(MEMORY, is_pin=False), *pins]
+
+
+def broken_layout_rules(problem: Problem) -> list:  # type: ignore[type-arg]
+    """Rules on slots that the scenario's layout string breaks, whatever the degrees."""
+    if problem.layout_string is None:
+        return []
+    slots = parse_layout(problem.layout_string)
+    layout = Layout(pp=len(slots), vpp=1, slots=slots)
+    return [rule for rule in ALL_LAYOUT_RULES if rule.check(problem, layout) is not None]
+
+
+def conflict(problem: Problem, deadline: float | None = None) -> Conflict:
+    """One irreducible conflict of a problem that is proved infeasible."""
+    everything = facts(problem)
+    core = quickxplain(everything, lambda kept: _possible(problem, kept, deadline))
+    rules = tuple(fact.id for fact in everything if fact in core and not fact.is_pin)
+    paths = [fact.id for fact in everything if fact in core and fact.is_pin]
+    pins = tuple(_pin_text(problem, path) for path in paths)
+    return Conflict(rules, pins, _text(problem, rules, paths, pins), minimal=True)
+
+
+def quickxplain(
+    everything: Sequence[Fact], possible: Callable[[Sequence[Fact]], bool]
+) -> frozenset[Fact]:
+    """Irreducible subset that is impossible; facts late in the sequence are kept first."""
+
+    def explain(
+        background: list[Fact], added: bool, candidates: list[Fact]
+    ) -> list[Fact]:
+        if added and not possible(background):
+            return []
+        if len(candidates) == 1:
+            return candidates
+        half = len(candidates) // 2
+        late, early = candidates[half:], candidates[:half]
+        from_early = explain(background + late, bool(late), early)
+        from_late = explain(background + from_early, bool(from_early), late)
+        return from_early + from_late
+
+    if possible([]) is False:
+        return frozenset()
+    return frozenset(explain([], False, list(everything)))
+
+
+def _possible(problem: Problem, kept: Sequence[Fact], deadline: float | None) -> bool:
+    """Whether any layout respects these facts and no others."""
+    ids = {fact.id for fact in kept if not fact.is_pin}
+    paths = {fact.id for fact in kept if fact.is_pin}
+    if any(rule.id in ids for rule in broken_layout_rules(problem)) and (
+        "options.pipeline_layout" in paths
+    ):
+        return False
+    if "options.pipeline_layout" not in paths or broken_layout_rules(problem):
+        problem = replace(problem, layout_string=None, even_split=False)
+    pins = {pin.decision: pin.values for pin in problem.pins if pin.path in paths}
+    search = Search(
+        problem,
+        rules=[rule for rule in active_rules(problem) if rule.id in ids],
+        pins=pins,
+        capacity=problem.capacity if MEMORY in ids else UNLIMITED,
+        deadline=deadline,
+    )
+    if MEMORY not in ids:
+        return search.any_legal()
+    return search.any_plan()
+
+
+def _pin_text(problem: Problem, path: str) -> str:
+    if path == "options.pipeline_layout":
+        return f"options.pipeline_layout = {problem.layout_string or 'even'}"
+    return next(pin.text for pin in problem.pins if pin.path == path)
+
+
+def _text(
+    problem: Problem, rules: tuple[str, ...], paths: Sequence[str], pins: tuple[str, ...]
+) -> str:
+    """The conflict in one sentence, with the scenario's own numbers."""
+    named = {rule.id: rule for rule in active_rules(problem)}
+    reasons = [_rule_text(problem, named[r], paths) for r in rules if r in named]
+    reasons += [
+        text
+        for rule in broken_layout_rules(problem)
+        if rule.id in rules and (text := _layout_text(problem, rule)) is not None
+    ]
+    if MEMORY in rules:
+        reasons.append(_memory_text(problem, rules, paths))
+    cause = "; and ".join(reasons)
+    if not pins:
+        return f"{cause[:1].upper()}{cause[1:]}."
+    return f"Because {' and '.join(pins)}: {cause}."
+
+
+def _layout_text(problem: Problem, rule) -> str | None:  # type: ignore[no-untyped-def]
+    assert problem.layout_string is not None
+    slots = parse_layout(problem.layout_string)
+    text: str | None = rule.check(problem, Layout(pp=len(slots), slots=slots))
+    return text
+
+
+def _rule_text(problem: Problem, rule: Rule, paths: Sequence[str]) -> str:
+    """The rule's sentence for the smallest values, pins respected, that break it."""
+    pinned = {pin.decision: pin.values for pin in problem.pins if pin.path in paths}
+    best: str | None = None
+    for values in itertools.islice(itertools.product(*_columns(problem, rule, pinned)), 20_000):
+        if not rule.holds(problem, *values):
+            best = rule.explain(problem, *values)
+            break
+    return best or f"{rule.id}: {rule.formula}"
+
+
+def _columns(
+    problem: Problem, rule: Rule, pinned: dict[str, tuple[Value, ...]]
+) -> list[Sequence[Value]]:
+    columns: list[Sequence[Value]] = []
+    for name in rule.scope:
+        values = pinned.get(name, problem.candidates.get(name, (1,)))
+        columns.append(list(itertools.islice(iter(values), 64)))
+    return columns
+
+
+def _memory_text(problem: Problem, rules: tuple[str, ...], paths: Sequence[str]) -> str:
+    node = problem.node_type
+    usable = problem.capacity / QUANTA_PER_GIB
+    pins = {pin.decision: pin.values for pin in problem.pins if pin.path in paths}
+    kept = [rule for rule in active_rules(problem) if rule.id in rules]
+    search = Search(problem, rules=kept, pins=pins, capacity=UNLIMITED)
+    least = search.least_mean_memory()
+    room = (
+        f"{node.name} has {usable:.1f} GiB usable ({node.hbm_gib:.1f} less "
+        f"{problem.limits.memory_headroom:.0%} headroom)"
+    )
+    if least is None or least <= problem.capacity:
+        return f"no split of the layers over the pipeline stages fits: {room}"
+    return f"each GPU must hold at least {least / QUANTA_PER_GIB:.1f} GiB on average, and {room}"

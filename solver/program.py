@@ -1,0 +1,269 @@
+"""The integer program: which cell of one pipeline shape, and which layers on which slot.
+
+A cell fixes degrees and options, so its layer costs are constants; exactly one cell is chosen, and
+under its literal every stage's memory and every slot's time are linear in the layer counts.  The
+program is exact: its optimum is the best plan among the given cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from meshplan.constraints.layout import Slot
+from meshplan.constraints.pipeline import (
+    chunk_counts,
+    kind_counts,
+    slots_from_rank_counts,
+)
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.schedule import live_chunks
+from meshplan.scenarios.model_card import LayerKind
+from meshplan.solver.costs import CellCosts
+from meshplan.solver.shapes import Shape, least_layers, most_layers
+from meshplan.solver.space import fixed_slots
+from meshplan.solver.time.step import STEP_OVERHEAD_US
+
+_LONGEST_US = 1 << 50
+_LARGEST = 1 << 40
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the program minimises, within which limits.
+
+    Attributes
+    ----------
+    minimise
+        ``step`` or ``peak``.
+    most_step
+        For each cell the most step time, us.
+    most_peak
+        Most memory of any stage, quanta.
+    least
+        A proved lower bound of the objective.
+    """
+
+    minimise: str
+    most_step: Sequence[int]
+    most_peak: int
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Best cell (its position in the list) and slots; ``proved`` unless a limit stopped it."""
+
+    cell: int
+    slots: tuple[Slot, ...]
+    objective: int
+    bound: int
+    proved: bool
+
+
+class LimitReached(Exception):  # noqa: N818 - a limit, not a fault
+    """The time limit passed before the program found or excluded anything."""
+
+
+def solve_program(
+    problem: Problem,
+    shape: Shape,
+    costs: CellCosts,
+    ga: Sequence[int],
+    goal: Goal,
+    time_limit_s: float,
+) -> Answer | None:
+    """Best cell and split for the goal, or None if no cell reaches it.
+
+    Raises
+    ------
+    LimitReached
+        If the time limit passed first.
+    """
+    return _Program(problem, shape, costs, ga, goal).solve(time_limit_s)
+
+
+class _Program:
+    def __init__(
+        self, problem: Problem, shape: Shape, costs: CellCosts, ga: Sequence[int], goal: Goal
+    ) -> None:
+        self.problem, self.shape, self.costs, self.ga = problem, shape, costs, ga
+        self.goal = goal
+        self.model = cp_model.CpModel()
+        self.kinds = problem.kinds
+        self.fixed = fixed_slots(problem, shape.pp, shape.vpp)
+        count = len(ga)
+        self.chosen = [self.model.new_bool_var(f"cell{i}") for i in range(count)]
+        self.model.add_exactly_one(self.chosen)
+        self.layers: list[Any] = []
+        self.slot_kinds = self._fixed_kinds() if self.fixed is not None else self._free_kinds()
+        self.step = self.model.new_int_var(0, _LONGEST_US, "step")
+        self.peak = self.model.new_int_var(0, min(_LARGEST, goal.most_peak), "peak")
+        self._post_time()
+        self._post_memory()
+
+    # -- layers --------------------------------------------------------------------------------
+
+    def _fixed_kinds(self) -> list[dict[LayerKind, Any]]:
+        assert self.fixed is not None
+        counts = [kind_counts(self.problem.model, slot) for slot in self.fixed]
+        return [{kind: c[kind] for kind in self.kinds} for c in counts]
+
+    def _free_kinds(self) -> list[dict[LayerKind, Any]]:
+        """Number of layers of each kind in each slot, from the layers of each rank."""
+        pp, vpp, total = self.shape.pp, self.shape.vpp, self.problem.model.layers
+        most = most_layers(self.problem, self.shape)
+        chunks: list[list[Any]] = []
+        for rank in range(pp):
+            least = least_layers(self.shape, rank)
+            n = self.model.new_int_var(least, most, f"n{rank}")
+            self.layers.append(n)
+            rows = [
+                (k, *chunk_counts(k, vpp, last_rank=rank == pp - 1)) for k in range(least, most + 1)
+            ]
+            if vpp == 1:
+                chunks.append([n])
+                continue
+            sizes = [self.model.new_int_var(0, most, "") for _ in range(vpp)]
+            self.model.add_allowed_assignments([n, *sizes], rows)
+            chunks.append(sizes)
+        self.model.add(sum(self.layers) == total)
+        counts = [chunks[rank][v] for v in range(vpp) for rank in range(pp)]
+        if len(self.kinds) == 1:
+            return [{self.kinds[0]: count} for count in counts]
+        return self._kinds_by_cut(counts)
+
+    def _kinds_by_cut(self, counts: list[Any]) -> list[dict[LayerKind, Any]]:
+        """Kinds in each slot follow from where it begins and ends."""
+        total = self.problem.model.layers
+        ends: list[Any] = []
+        for cumulated in accumulate(counts[:-1]):
+            end = self.model.new_int_var(0, total, "")
+            self.model.add(end == cumulated)
+            ends.append(end)
+        ends.append(total)
+        result: list[dict[LayerKind, Any]] = [{} for _ in counts]
+        for kind in self.kinds[1:]:
+            prefix = [0, *accumulate(int(k == kind) for k in self.problem.model.layer_kinds)]
+            before: Any = 0
+            for index, end in enumerate(ends):
+                reached: Any = prefix[-1]
+                if not isinstance(end, int):
+                    reached = self.model.new_int_var(0, prefix[-1], "")
+                    self.model.add_element(end, prefix, reached)
+                result[index][kind] = reached - before
+                before = reached
+        for index, count in enumerate(counts):
+            result[index][self.kinds[0]] = count - sum(result[index].values())
+        return result
+
+    def _weigh(self, values: dict[LayerKind, Any], cell: int, counts: dict[LayerKind, Any]) -> Any:
+        return sum(int(values[kind][cell]) * n for kind, n in counts.items())
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _post_time(self) -> None:
+        pp, vpp, model, costs = self.shape.pp, self.shape.vpp, self.model, self.costs
+        bottleneck = model.new_int_var(0, _LONGEST_US, "bottleneck")
+        heaviest = model.new_int_var(0, _LONGEST_US, "heaviest")
+        exposed = model.new_int_var(0, _LONGEST_US, "exposed")
+        most = self._most_layers()
+        last = pp * vpp - 1
+        for cell, literal in enumerate(self.chosen):
+            p2p = int(costs.p2p_us[cell])
+            times = []
+            for index, counts in enumerate(self.slot_kinds):
+                time = self._weigh(costs.layer_us, cell, counts) + p2p
+                if index == 0:
+                    time = time + int(costs.first_us[cell])
+                if index == last:
+                    time = time + int(costs.last_us[cell])
+                times.append(time)
+                self._enforce(heaviest >= time, literal)
+            for rank in range(pp):
+                self._enforce(bottleneck >= sum(times[rank::pp]), literal)
+            exchange = int(costs.exchange_us[cell]) * most + int(costs.exchange_ends_us[cell])
+            optimizer = int(costs.optimizer_us[cell]) * most + int(costs.optimizer_ends_us[cell])
+            self._enforce(10 * exposed >= 3 * exchange, literal)
+            self._enforce(2 * exposed >= 2 * exchange - bottleneck, literal)
+            step = int(self.ga[cell]) * bottleneck + (pp - 1) * heaviest + exposed + optimizer
+            self._enforce(self.step >= step + STEP_OVERHEAD_US, literal)
+            self._enforce(self.step <= int(self.goal.most_step[cell]), literal)
+
+    def _most_layers(self) -> Any:
+        if self.fixed is not None:
+            pp = self.shape.pp
+            return max(sum(s.count for s in self.fixed[r::pp]) for r in range(pp))
+        most = self.model.new_int_var(0, self.problem.model.layers, "most")
+        for n in self.layers:
+            self.model.add(most >= n)
+        return most
+
+    def _enforce(self, constraint: Any, literal: Any) -> None:
+        if isinstance(constraint, bool):
+            if not constraint:
+                self.model.add(literal == 0)
+            return
+        self.model.add(constraint).only_enforce_if(literal)
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _post_memory(self) -> None:
+        pp, vpp, costs, card = self.shape.pp, self.shape.vpp, self.costs, self.problem.model
+        for rank in range(pp):
+            slots = self.slot_kinds[rank::pp]
+            vectors = live_chunks(pp, vpp, self.shape.level, rank)
+            for cell, literal in enumerate(self.chosen):
+                base: Any = int(costs.overhead[cell])
+                transient = int(costs.working[cell])
+                sizes = [self._weigh(costs.activation, cell, counts) for counts in slots]
+                if rank == 0:
+                    base = base + int(costs.first_static[cell])
+                if rank == pp - 1:
+                    base = base + int(costs.last_static[cell])
+                    transient = max(transient, int(costs.loss[cell]))
+                    if card.mtp_layers:
+                        mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][cell])
+                        sizes[-1] = sizes[-1] + mtp
+                for counts in slots:
+                    base = base + self._weigh(costs.static, cell, counts)
+                for vector in vectors:
+                    live = sum(c * size for c, size in zip(vector, sizes, strict=True) if c)
+                    self._enforce(self.peak >= base + transient + live, literal)
+
+    # -- solve ---------------------------------------------------------------------------------
+
+    def solve(self, time_limit_s: float) -> Answer | None:
+        if time_limit_s <= 0:
+            raise LimitReached
+        objective = self.step if self.goal.minimise == "step" else self.peak
+        self.model.add(objective >= self.goal.least)
+        self.model.minimize(objective)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.max_time_in_seconds = time_limit_s
+        solver.parameters.catch_sigint_signal = False  # Python turns Ctrl-C into an exception
+        status = solver.solve(self.model)
+        if status == cp_model.INFEASIBLE:
+            return None
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            raise LimitReached
+        cell = next(i for i, literal in enumerate(self.chosen) if solver.boolean_value(literal))
+        slots = self.fixed
+        if slots is None:
+            slots = slots_from_rank_counts([solver.value(n) for n in self.layers], self.shape.vpp)
+        return Answer(
+            cell=cell,
+            slots=slots,
+            objective=round(solver.objective_value),
+            bound=round(solver.best_objective_bound),
+            proved=status == cp_model.OPTIMAL,
+        )
+
+
+__all__ = ["Answer", "Goal", "LimitReached", "Shape", "solve_program"]

@@ -1,0 +1,278 @@
+"""Results as plain data: the JSON contract ``meshplan_result: 1``.
+
+All kinds of result have the same top-level keys; what a result has not got is None or empty.
+Memory is in GiB (three decimals), time in seconds (six decimals).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from meshplan.constraints.layout import Layout
+from meshplan.constraints.memory.stage import RankMemory
+from meshplan.constraints.pipeline import format_layout
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.solver.judge import TIGHT_SHARE, Cost, model_tflops_per_gpu
+from meshplan.solver.report.breakdown import step_breakdown_us
+from meshplan.solver.report.placement import placement_data
+from meshplan.solver.results import CheckReport, Infeasible, Plan, Proof, Unknown
+from meshplan.solver.time.calibration import default_calibration
+
+#: Version of the contract.
+RESULT_VERSION = 1
+
+_DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "mbs", "ga", "gbs")
+_MEMORY_PARTS = (
+    "weights", "gradients", "optimizer", "activations", "logits", "working", "overhead",
+)  # fmt: skip
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data."""
+    return {
+        **_head(plan.problem, plan.status),
+        **_layout_part(plan.problem, plan.layout),
+        **_cost_part(plan.problem, plan.layout, plan.cost),
+        "proof": _proof_data(plan.proof),
+        "advisories": _advisory_data(plan.advisories),
+        "placement": placement_data(plan.problem, plan.layout),
+        "conflicts": [],
+        "repairs": [],
+        "assumed": list(plan.problem.assumed),
+        "binding": list(plan.binding),
+        "alternatives": [
+            {
+                **_layout_part(plan.problem, other.layout),
+                "step_s": _seconds(other.step_s),
+                "peak_gib": round(other.peak_gib, 3),
+                "note": other.note,
+            }
+            for other in plan.alternatives
+        ],
+    }
+
+
+def infeasible_data(result: Infeasible) -> dict[str, Any]:
+    """A proof of infeasibility as plain data."""
+    data = _without_plan(result.problem, result.status)
+    data["proof"] = _search_data(result.wall_s, None)
+    data["conflicts"] = [
+        {
+            "rules": list(conflict.rules),
+            "pins": list(conflict.pins),
+            "text": conflict.text,
+            "minimal": conflict.minimal,
+        }
+        for conflict in result.conflicts
+    ]
+    data["repairs"] = [dict(repair) for repair in result.repairs]
+    return data
+
+
+def unknown_data(result: Unknown) -> dict[str, Any]:
+    """An answer that a limit cut short, as plain data."""
+    data = _without_plan(result.problem, result.status)
+    data["proof"] = _search_data(result.wall_s, result.bound)
+    return data
+
+
+def check_data(report: CheckReport) -> dict[str, Any]:
+    """A judgement of a layout as plain data; it has ``violations`` and no ``proof``."""
+    problem, layout = report.problem, report.layout
+    return {
+        **_head(problem, report.status),
+        "violations": [
+            {
+                "rule": one.rule,
+                "text": one.text,
+                "values": dict(one.values),
+                "nearest": {name: list(values) for name, values in one.nearest.items()},
+            }
+            for one in report.violations
+        ],
+        **_layout_part(problem, layout),
+        **_cost_part(problem, layout, report.cost),
+        "advisories": _advisory_data(report.advisories),
+        "placement": placement_data(problem, layout),
+        "assumed": list(report.assumed),
+    }
+
+
+def dumps(data: dict[str, Any]) -> str:
+    """``data`` as JSON text with a line end: two spaces, keys in the order of the contract.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite: JSON has none such.
+    """
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+# -- parts -------------------------------------------------------------------------------------
+
+
+def _head(problem: Problem, status: str) -> dict[str, Any]:
+    return {
+        "meshplan_result": RESULT_VERSION,
+        "name": problem.name,
+        "status": status,
+    }
+
+
+def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
+    return {
+        **_head(problem, status),
+        "layout": None,
+        "pipeline": None,
+        "recompute": None,
+        "optimizer_offload": None,
+        "dispatcher": None,
+        "cuda_graphs": None,
+        "memory": None,
+        "time": None,
+        "proof": None,
+        "advisories": [],
+        "placement": None,
+        "conflicts": [],
+        "repairs": [],
+        "assumed": list(problem.assumed),
+        "binding": [],
+        "alternatives": [],
+    }
+
+
+def _layout_part(problem: Problem, layout: Layout) -> dict[str, Any]:
+    return {
+        "layout": {
+            **{name: getattr(layout, name) for name in _DEGREES},
+            "gpus": layout.gpus,
+            "cp_comm": layout.cp_comm,
+        },
+        "pipeline": _pipeline_data(problem, layout) if layout.slots else None,
+        "recompute": {"granularity": layout.granularity, "modules": list(layout.recompute)},
+        "optimizer_offload": layout.offload / 100,
+        "dispatcher": layout.dispatcher,
+        "cuda_graphs": list(layout.cuda_graphs),
+    }
+
+
+def _pipeline_data(problem: Problem, layout: Layout) -> dict[str, Any]:
+    return {
+        "layout": format_layout(layout.slots, problem.model.mtp_layers),
+        "slots": [
+            {
+                "rank": index % layout.pp,
+                "chunk": index // layout.pp,
+                "layers": slot.count,
+                "embedding": slot.embedding,
+                "mtp": slot.mtp,
+                "loss": slot.loss,
+            }
+            for index, slot in enumerate(layout.slots)
+        ],
+    }
+
+
+def _cost_part(problem: Problem, layout: Layout, cost: Cost | None) -> dict[str, Any]:
+    if cost is None:
+        return {"memory": None, "time": None}
+    return {
+        "memory": _memory_data(problem, cost),
+        "time": _time_data(problem, layout, cost),
+    }
+
+
+def _memory_data(problem: Problem, cost: Cost) -> dict[str, Any]:
+    verdict = "fits"
+    if cost.peak > problem.capacity:
+        verdict = "overfull"
+    elif cost.peak > (1 - TIGHT_SHARE) * problem.capacity:
+        verdict = "tight"
+    return {
+        "capacity_gib": _gib(problem.capacity),
+        "peak_gib": _gib(cost.peak),
+        "verdict": verdict,
+        "stages": [_stage_data(rank) for rank in cost.ranks],
+    }
+
+
+def _stage_data(rank: RankMemory) -> dict[str, Any]:
+    return {
+        "rank": rank.rank,
+        **{f"{part}_gib": _gib(getattr(rank, part)) for part in _MEMORY_PARTS},
+        "peak_gib": _gib(rank.peak),
+        "peak_event": rank.event,
+    }
+
+
+def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
+    step_us = cost.time.step_us
+    tflops = model_tflops_per_gpu(problem, layout, step_us)
+    label, peak = _peak_tflops(problem)
+    calibration = default_calibration()
+    breakdown = step_breakdown_us(problem, layout, cost.time)
+    return {
+        "step_s": _seconds(step_us / 1e6),
+        "tokens_per_s_per_gpu": round(
+            layout.gbs * problem.seq_len / (step_us / 1e6) / problem.gpus, 3
+        ),
+        "model_tflops_per_gpu": round(tflops, 3),
+        "mfu": _seconds(tflops / peak),
+        "mfu_of": f"{label} peak of {peak:g} TFLOP/s",
+        "breakdown": {name: _seconds(part / 1e6) for name, part in breakdown.items()},
+        "error_band": calibration.error_band,
+        "calibration": {
+            "name": calibration.name,
+            "date": calibration.date.isoformat(),
+            "provenance": calibration.provenance,
+        },
+    }
+
+
+def _peak_tflops(problem: Problem) -> tuple[str, float]:
+    """Peak that the utilisation is measured against: that of the compute precision."""
+    node = problem.node_type
+    if problem.precision == "nvfp4" and node.fp4_tflops is not None:
+        return "fp4", node.fp4_tflops
+    if problem.is_fp8 and node.fp8_tflops is not None:
+        return "fp8", node.fp8_tflops
+    return "bf16", node.bf16_tflops
+
+
+def _proof_data(proof: Proof) -> dict[str, Any]:
+    return {
+        "objective": _seconds(proof.objective),
+        "bound": _seconds(proof.bound),
+        "gap": _seconds(proof.gap),
+        "wall_s": round(proof.wall_s, 3),
+        "cells": proof.cells,
+        "programs": proof.programs,
+    }
+
+
+def _search_data(wall_s: float, bound: float | None) -> dict[str, Any]:
+    return {
+        "objective": None,
+        "bound": None if bound is None else _seconds(bound),
+        "gap": None,
+        "wall_s": round(wall_s, 3),
+        "cells": None,
+        "programs": None,
+    }
+
+
+def _advisory_data(advisories: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    return [{"id": name, "text": text} for name, text in advisories]
+
+
+def _gib(quanta: int) -> float:
+    return round(quanta / QUANTA_PER_GIB, 3)
+
+
+def _seconds(value: float) -> float:
+    return round(value, 6)
+
+
+__all__ = ["RESULT_VERSION", "check_data", "dumps", "infeasible_data", "plan_data", "unknown_data"]

@@ -1,0 +1,101 @@
+"""Sections of a report that are lists: violations, conflicts, alternatives, advisories, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from meshplan.solver.report.words import offload_text, recompute_text, seconds, short_layout
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def _section(title: str, rows: Iterable[tuple[str, str]], style: str = "") -> RenderableType:
+    """Title, and below it one paragraph a row: its id on a line of its own, if it has one."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    lines: list[RenderableType] = [Text(title, style="bold")]
+    for name, text in rows:
+        if name:
+            lines.append(Padding(Text(name, style=style), (0, 0, 0, 2)))
+            lines.append(Padding(Text(text), (0, 0, 0, 4)))
+        else:
+            lines.append(_bullet(text))
+    return Group(*lines)
+
+
+def _bullet(text: str) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    row = Table.grid(padding=(0, 1))
+    row.add_column(no_wrap=True)
+    row.add_column(overflow="fold")
+    row.add_row(" -", Text(text))
+    return row
+
+
+def violations(found: list[dict[str, Any]]) -> RenderableType:
+    """Broken rules with their numbers and the nearest legal values."""
+    rows = []
+    for one in found:
+        near = [
+            f"{name} = {' or '.join(map(str, values))}" for name, values in one["nearest"].items()
+        ]
+        text = one["text"]
+        if near:
+            text += f"\nnearest legal: {'; '.join(near)}"
+        rows.append((one["rule"], text))
+    return _section("Rules broken", rows, "bold red")
+
+
+def conflicts(found: list[dict[str, Any]]) -> RenderableType:
+    """Facts that clash, in the user's numbers."""
+    rows = []
+    for one in found:
+        name = " + ".join([*one["rules"], *one["pins"]])
+        note = (
+            ""
+            if one["minimal"]
+            else "\n(not proved minimal: some of these may be beside the point)"
+        )
+        rows.append((name, one["text"] + note))
+    title = "Why nothing fits" if len(rows) == 1 else "Why nothing fits, each reason by itself"
+    return _section(title, rows, "bold red")
+
+
+def repairs(found: list[dict[str, Any]]) -> RenderableType:
+    """Changes that would make a layout possible."""
+    rows = [
+        ("", str(one.get("change", one)) + (" (verified)" if one.get("verified") else ""))
+        for one in found
+    ]
+    return _section("What would help", rows)
+
+
+def alternatives(data: dict[str, Any]) -> RenderableType:
+    """Other plans, with what they cost against this one."""
+    rows = []
+    for other in data["alternatives"]:
+        slower = other["step_s"] / data["time"]["step_s"] - 1
+        head = f"{short_layout(other)}: {seconds(other['step_s'])} ({slower:+.1%}), "
+        text = f"{head}{other['peak_gib']:.1f} GiB; recompute {recompute_text(other)}"
+        text += f"; optimizer {offload_text(other)}"
+        rows.append(("", text + (f"; {other['note']}" if other["note"] else "")))
+    return _section("Alternatives", rows)
+
+
+def remarks(data: dict[str, Any]) -> Iterator[RenderableType]:
+    """What is binding, alternatives, advisories and assumptions; sections without rows are absent."""
+    if data.get("binding"):
+        yield _section("What is binding", (("", text) for text in data["binding"]))
+    if data.get("alternatives"):
+        yield alternatives(data)
+    if data["advisories"]:
+        rows = [(one["id"], one["text"]) for one in data["advisories"]]
+        yield _section("Advice (meshplan explain ID says why)", rows, "yellow")
+    if data["assumed"]:
+        yield _section("Assumed", (("", text) for text in data["assumed"]), "dim")

@@ -1,0 +1,173 @@
+"""First section of a report: what came out, the layout, throughput and memory in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from meshplan.constraints.problem import Problem
+from meshplan.solver.report.words import counted, offload_text, recompute_text, seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+#: Colour of the frame and the first line, by status.
+STYLES = {
+    "optimal": "green",
+    "ok": "green",
+    "feasible": "yellow",
+    "unknown": "yellow",
+    "overfull": "red",
+    "illegal": "red",
+    "infeasible": "red",
+}
+
+
+def summary(problem: Problem, data: dict[str, Any]) -> RenderableType:
+    """Panel with the answer in words and the figures that matter most."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    style = STYLES[data["status"]]
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    for label, text in _rows(problem, data):
+        rows.add_row(label, Text(text))
+    verdict = Text(_verdict(problem, data), style=f"bold {style}")
+    return Panel(
+        Group(Padding(verdict, (0, 0, 1, 0)), rows),
+        title=Text(problem.name, style="bold"),
+        title_align="left",
+        border_style=style,
+    )
+
+
+def _verdict(problem: Problem, data: dict[str, Any]) -> str:
+    status, proof = data["status"], data.get("proof")
+    if status == "ok":
+        return "OK: this layout is legal and fits."
+    if status == "illegal":
+        return f"Illegal: this layout breaks {counted(len(data['violations']), 'rule')}."
+    if status == "overfull":
+        over = data["memory"]["peak_gib"] - data["memory"]["capacity_gib"]
+        return f"Overfull: this layout is legal, but its peak memory is {over:.1f} GiB too much."
+    took = seconds(proof["wall_s"])
+    if status == "infeasible":
+        return f"Infeasible: proved in {took} that no layout obeys all rules, pins and limits."
+    if status == "unknown":
+        return (
+            f"Unknown: a limit stopped the search after {took}, before any plan was found. "
+            + _bound_text(proof)
+        )
+    if status == "feasible":
+        return (
+            f"Feasible, not proved optimal: the best plan when a limit stopped the search after "
+            f"{took}. {_bound_text(proof)}"
+        )
+    cells = f", over {counted(proof['cells'], 'combination')}" if proof["cells"] else ""
+    return f"Optimal: proved in {took}{cells}. " + _optimum_text(problem, data)
+
+
+def _bound_text(proof: dict[str, Any]) -> str:
+    if not proof["bound"]:
+        return "Nothing is proved yet."
+    text = f"No step can take less than {seconds(proof['bound'])}"
+    return (
+        f"{text}: at most {proof['gap']:.1%} to gain." if proof["gap"] is not None else f"{text}."
+    )
+
+
+def _optimum_text(problem: Problem, data: dict[str, Any]) -> str:
+    """What is optimal about a proved plan."""
+    sizes = [int(v) for v in problem.candidates.get("gbs", ())] or [data["layout"]["gbs"]]
+    step_s = data["time"]["step_s"] * max(sizes) / data["layout"]["gbs"]
+    slower = step_s / data["proof"]["objective"] - 1
+    if slower < 5e-4:
+        return "No layout is faster in this cost model."
+    return (
+        f"The fastest layout is {slower:.1%} faster; this one is preferred within "
+        f"dp_tolerance = {problem.limits.dp_tolerance:.1%} for more DP, then less memory."
+    )
+
+
+def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    model = problem.model
+    yield "model", f"{model.title or model.name}, {problem.seq_len:,} tokens, {problem.precision}"
+    yield "cluster", _cluster_text(problem)
+    if data["layout"] is None:
+        return
+    layout = data["layout"]
+    yield "", ""
+    yield (
+        "attention",
+        (
+            f"tp {layout['tp']} × cp {layout['cp']} × dp {layout['dp']} × pp {layout['pp']}"
+            f" = {layout['gpus']} GPUs" + (f", vpp {layout['vpp']}" if layout["vpp"] > 1 else "")
+        ),
+    )
+    if model.is_moe:
+        product = layout["etp"] * layout["ep"] * layout["edp"] * layout["pp"]
+        yield (
+            "experts",
+            (
+                f"etp {layout['etp']} × ep {layout['ep']} × edp {layout['edp']} × pp {layout['pp']}"
+                f" = {product} GPUs"
+            ),
+        )
+    yield (
+        "batch",
+        f"mbs {layout['mbs']} × dp {layout['dp']} × ga {layout['ga']} = gbs {layout['gbs']}",
+    )
+    if data["pipeline"] and layout["pp"] * layout["vpp"] > 1:
+        yield "pipeline", data["pipeline"]["layout"]
+    yield "recompute", recompute_text(data)
+    yield "optimizer", offload_text(data)
+    yield "exchange", _exchange_text(model.is_moe, data)
+    yield from _cost_rows(data)
+
+
+def _cluster_text(problem: Problem) -> str:
+    cluster = problem.cluster
+    sizes = sorted(set(cluster.domains))
+    span = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    return (
+        f"{cluster.gpus:,} × {problem.node_type.gpu}, "
+        f"{counted(len(cluster.domains), 'NVLink domain')} of {span}"
+    )
+
+
+def _exchange_text(is_moe: bool, data: dict[str, Any]) -> str:
+    parts = [f"dispatcher {data['dispatcher']}"] if is_moe else []
+    if data["layout"]["cp"] > 1:
+        parts.append(f"CP over {data['layout']['cp_comm']}")
+    graphs = data["cuda_graphs"]
+    parts.append(f"CUDA graphs {', '.join(graphs)}" if graphs else "no CUDA graphs")
+    return "; ".join(parts)
+
+
+def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    time, memory = data["time"], data["memory"]
+    if time is None or memory is None:
+        return
+    yield "", ""
+    yield "step time", f"{seconds(time['step_s'])} ± {time['error_band']:.0%} (estimate)"
+    yield (
+        "throughput",
+        (
+            f"{time['tokens_per_s_per_gpu']:,.0f} tokens/s and {time['model_tflops_per_gpu']:,.0f} "
+            f"model TFLOP/s per GPU, {time['mfu']:.1%} of the {time['mfu_of']}"
+        ),
+    )
+    fullest = max(memory["stages"], key=lambda stage: stage["peak_gib"])
+    words = {"fits": "fits", "tight": "tight: test it before you trust it", "overfull": "overfull"}
+    yield (
+        "memory",
+        (
+            f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB on rank {fullest['rank']} "
+            f"({words[memory['verdict']]})"
+        ),
+    )

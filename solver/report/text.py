@@ -1,0 +1,82 @@
+"""Results for people: a report in text, on a terminal, or as HTML.
+
+=============  ======================================================
+``summary``    the answer in words, the layout, throughput and memory
+``bars``       memory of each pipeline rank, parts of the step time
+``remarks``    rules broken, conflicts, alternatives, advice, assumptions
+=============  ======================================================
+
+All figures come from :mod:`meshplan.solver.report.data`, so text and JSON cannot differ.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from meshplan.solver.report.bars import memory_bars, time_bars
+from meshplan.solver.report.remarks import conflicts, remarks, repairs, violations
+from meshplan.solver.report.summary import summary
+from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Result: TypeAlias = Plan | Infeasible | Unknown | CheckReport
+
+#: Reports are no wider than this, whatever the terminal: long lines are hard to read.
+WIDEST = 110
+_HTML_WIDTH = 100
+_HTML = '<pre style="font-family:Menlo,Consolas,monospace;line-height:1.2">{code}</pre>'
+
+
+def render_text(result: Result, width: int = 100, color: bool = False) -> str:
+    """The report as text of ``width`` columns, with terminal colours if ``color``."""
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        legacy_windows=False,
+    )
+    with console.capture() as captured:
+        render(result, console)
+    lines = captured.get().splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def render_html(result: Result) -> str:
+    """The report as an HTML fragment with inline styles, for notebooks."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=_HTML_WIDTH, record=True, force_jupyter=False)
+    render(result, console)
+    return console.export_html(inline_styles=True, code_format=_HTML)
+
+
+def render(result: Result, console: Console) -> None:
+    """Print the report on a rich console."""
+    width = min(console.width, WIDEST)
+    for index, section in enumerate(_sections(result, width)):
+        if index:
+            console.print()
+        console.print(section, width=width, highlight=False)
+
+
+def _sections(result: Result, width: int) -> Iterator[RenderableType]:
+    data = result.to_json()
+    yield summary(result.problem, data)
+    if data.get("violations"):
+        yield violations(data["violations"])
+    if data.get("conflicts"):
+        yield conflicts(data["conflicts"])
+    if data.get("repairs"):
+        yield repairs(data["repairs"])
+    if data["memory"] is not None:
+        yield memory_bars(data["memory"], width)
+    if data["time"] is not None:
+        yield time_bars(data["time"], width)
+    yield from remarks(data)

@@ -1,0 +1,40 @@
+"""Words and numbers that the sections of a report share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def seconds(value: float) -> str:
+    """A duration with three digits that count: ``583 s``, ``34.5 s``, ``0.214 s``."""
+    if value >= 100:
+        return f"{value:,.0f} s"
+    if value >= 10:
+        return f"{value:.1f} s"
+    return f"{value:.2f} s" if value >= 1 else f"{value:.3f} s"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 rule``, ``2 rules``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def recompute_text(data: dict[str, Any]) -> str:
+    """Recompute in words: ``full``, ``none``, or the modules."""
+    recompute = data["recompute"]
+    if recompute["granularity"] == "full":
+        return "full"
+    return ", ".join(recompute["modules"]) or "none"
+
+
+def offload_text(data: dict[str, Any]) -> str:
+    """Where the optimizer state is."""
+    share = data["optimizer_offload"]
+    return f"{share:.0%} on the host" if share else "on the GPUs"
+
+
+def short_layout(data: dict[str, Any]) -> str:
+    """The degrees that tell layouts apart, in one line; those of 1 are left out."""
+    layout = data["layout"]
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "edp", "mbs", "ga")
+    return " ".join(f"{n}={layout[n]}" for n in names if layout[n] != 1) or "one GPU"

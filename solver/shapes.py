@@ -1,0 +1,132 @@
+"""Pipeline shapes: what each rank can hold, and which micro-batches it keeps alive.
+
+A shape is (pp, vpp, live class).  The search space of a free split: every slot but the first and
+the last holds at least one layer, and the chunks of a rank differ by one layer at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from meshplan.constraints.layout import Slot
+from meshplan.constraints.pipeline import chunk_counts, kind_counts, rank_slots
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.schedule import live_chunks
+from meshplan.scenarios.model_card import LayerKind
+from meshplan.solver.axes import Array
+from meshplan.solver.space import fixed_slots
+from meshplan.solver.windows import rank_kind_range
+
+
+def live_class(pp: int, vpp: int, ga: int) -> int:
+    """Micro-batches a step beyond which the live sets of all ranks stay the same."""
+    return min(ga, 2 * pp if vpp > 1 else pp)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One pipeline shape; ``level`` is the live class of the micro-batches a step."""
+
+    pp: int
+    vpp: int
+    level: int
+
+
+@dataclass(frozen=True, eq=False)
+class RankTable:
+    """What one rank may hold: entry ``i`` of every array is ``layers[i]`` decoder layers.
+
+    Attributes
+    ----------
+    layers
+        Number of decoder layers.
+    live
+        Live layer-micro-batches if all layers were of the main kind.
+    count, live_count
+        By other kind: least and most layers of it, and least and most live ones.
+    """
+
+    layers: Array
+    live: Array
+    count: dict[LayerKind, tuple[Array, Array]]
+    live_count: dict[LayerKind, tuple[Array, Array]]
+
+
+def main_kind(problem: Problem) -> LayerKind:
+    """The most frequent kind of layer."""
+    counts = problem.model.kind_counts
+    return max(problem.kinds, key=lambda kind: counts[kind])
+
+
+@lru_cache(maxsize=4096)
+def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTable:
+    """Tables of one rank for up to ``most`` layers (a fixed split has a single entry)."""
+    card, main = problem.model, main_kind(problem)
+    others = tuple(kind for kind in problem.kinds if kind != main)
+    vectors = live_chunks(shape.pp, shape.vpp, shape.level, rank)
+    fixed = fixed_slots(problem, shape.pp, shape.vpp)
+    fewest = [_fewest(problem, shape, r, most) for r in range(rank)]
+    earlier = sum(chunk_counts(n, shape.vpp, last_rank=False)[0] for n in fewest)
+    entries: list[tuple[tuple[int, ...], dict[LayerKind, tuple[tuple[int, int], ...]]]] = []
+    if fixed is not None:
+        slots = rank_slots(fixed, shape.pp, rank)
+        entries.append((tuple(s.count for s in slots), _exact(problem, slots, others)))
+    else:
+        for n in range(least_layers(shape, rank), most + 1):
+            chunks = chunk_counts(n, shape.vpp, last_rank=rank == shape.pp - 1)
+            ranges = {
+                kind: rank_kind_range(card.layer_kinds, kind, chunks, shape.pp, rank, earlier)
+                for kind in others
+            }
+            entries.append((chunks, ranges))
+    live, count, live_count = [], {k: [] for k in others}, {k: [] for k in others}
+    for chunks, ranges in entries:
+        best = max(vectors, key=lambda x, c=chunks: _dot(x, c))  # type: ignore[misc]
+        live.append(_dot(best, chunks))
+        for kind in others:
+            lows, highs = [r[0] for r in ranges[kind]], [r[1] for r in ranges[kind]]
+            count[kind].append((sum(lows), sum(highs)))
+            live_count[kind].append((_dot(best, lows), _dot(best, highs)))
+    return RankTable(
+        layers=np.array([sum(chunks) for chunks, _ in entries], dtype=np.int64),
+        live=np.array(live, dtype=np.int64),
+        count={kind: _columns(pairs) for kind, pairs in count.items()},
+        live_count={kind: _columns(pairs) for kind, pairs in live_count.items()},
+    )
+
+
+def least_layers(shape: Shape, rank: int) -> int:
+    """Fewest layers of a rank in a free split: one a slot, none needed beside E or L."""
+    if shape.pp == 1:
+        return 0
+    return shape.vpp - (rank in (0, shape.pp - 1))
+
+
+def _fewest(problem: Problem, shape: Shape, rank: int, most: int) -> int:
+    """Fewest layers of a rank when no rank holds more than ``most``."""
+    return max(least_layers(shape, rank), problem.model.layers - (shape.pp - 1) * most)
+
+
+def most_layers(problem: Problem, shape: Shape) -> int:
+    """Most layers that one rank can hold while the others keep their fewest."""
+    fewest = [least_layers(shape, rank) for rank in range(shape.pp)]
+    return problem.model.layers - sum(fewest) + min(fewest)
+
+
+def _exact(
+    problem: Problem, slots: tuple[Slot, ...], others: tuple[LayerKind, ...]
+) -> dict[LayerKind, tuple[tuple[int, int], ...]]:
+    counts = [kind_counts(problem.model, slot) for slot in slots]
+    return {kind: tuple((c[kind], c[kind]) for c in counts) for kind in others}
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[Array, Array]:
+    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return array[:, 0], array[:, 1]
+
+
+def _dot(a: tuple[int, ...], b: tuple[int, ...] | list[int]) -> int:
+    return sum(x * y for x, y in zip(a, b, strict=True))

@@ -1,0 +1,189 @@
+"""``solve``: a plan with its proof, a proof that none exists, or what a limit left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from meshplan.constraints.advisories import ALL_ADVISORIES
+from meshplan.constraints.layout import Layout
+from meshplan.constraints.memory.stage import RankMemory
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.solver.conflicts import broken_layout_rules, conflict
+from meshplan.solver.judge import TIGHT_SHARE, Cost, cost, violations
+from meshplan.solver.program import LimitReached
+from meshplan.solver.progress import Progress
+from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
+from meshplan.solver.search import Found, InternalError, Pool, Search, to_layout
+
+#: Other layouts that a plan shows, at most.
+_ALTERNATIVES = 4
+
+
+def solve(
+    problem: Problem,
+    *,
+    time_limit_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Plan | Infeasible | Unknown:
+    """Best plan of a problem, by throughput, then DP within the tolerance, then memory headroom.
+
+    Parameters
+    ----------
+    time_limit_s
+        Seconds after which the best plan so far is returned with its bound.  An interrupt
+        (Ctrl-C) does the same.
+    progress
+        Called whenever the best plan or the bound changes.
+    """
+    started = time.monotonic()
+    run = _Run(problem, started, time_limit_s, progress)
+    try:
+        return run.complete()
+    except (LimitReached, KeyboardInterrupt):
+        return run.interrupted()
+
+
+class _Run:
+    def __init__(
+        self,
+        problem: Problem,
+        started: float,
+        time_limit_s: float | None,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.problem, self.started, self.progress = problem, started, progress
+        self.deadline = None if time_limit_s is None else started + time_limit_s
+        self.search = Search(problem, deadline=self.deadline, report=self._report)
+        self.fastest: int | None = None
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def _report(self, best: int | None, bound: int) -> None:
+        if self.progress is None:
+            return
+        gap = None if best is None else (best - bound) / best
+        incumbent = None if best is None else best / 1e6
+        self.progress(Progress(self._elapsed(), incumbent, bound / 1e6, gap))
+
+    def complete(self) -> Plan | Infeasible:
+        """The whole search."""
+        search, problem = self.search, self.problem
+        if broken_layout_rules(problem):
+            return self._infeasible()
+        regions = search.regions()
+        self.fastest = search.fastest(regions) if regions else None
+        if self.fastest is None:
+            return self._infeasible()
+        first = search.best
+        assert first is not None
+        most = int(self.fastest * (1 + problem.limits.dp_tolerance))
+        pools = search.pools(regions, most)
+        kept = search.most_data_parallel(pools, most)
+        peak = search.least_peak(kept, most)
+        search.canonical(kept, most, peak)
+        assert search.best is not None
+        alternatives = self._alternatives(first, pools, most)
+        return self._plan(search.best, proved=True, alternatives=alternatives)
+
+    def _infeasible(self) -> Infeasible:
+        found = conflict(self.problem, self.deadline)
+        return Infeasible(self.problem, (found,), self._elapsed())
+
+    def interrupted(self) -> Plan | Unknown:
+        """What is known when a limit or an interrupt stops the search."""
+        if self.search.best is None:
+            return Unknown(self.problem, self.search.bound / 1e6, self._elapsed())
+        return self._plan(self.search.best, proved=False, alternatives=())
+
+    def _plan(
+        self, found: Found, *, proved: bool, alternatives: tuple[Alternative, ...]
+    ) -> Plan:
+        layout = to_layout(found.decisions, found.slots)
+        broken = violations(self.problem, layout)
+        if broken:
+            raise InternalError(f"the plan breaks {broken[0].rule}: {broken[0].text}")
+        spent = cost(self.problem, layout)
+        objective = self.fastest
+        if objective is None:
+            objective = self.search.scaled_step(found)
+        bound = objective if self.fastest is not None else min(self.search.bound, objective)
+        statistics = self.search.statistics
+        proof = Proof(
+            objective=objective / 1e6,
+            bound=bound / 1e6,
+            gap=(objective - bound) / objective,
+            wall_s=self._elapsed(),
+            cells=statistics.cells,
+            programs=statistics.programs,
+        )
+        return Plan(
+            problem=self.problem,
+            status="optimal" if proved else "feasible",
+            layout=layout,
+            cost=spent,
+            proof=proof,
+            advisories=advise(self.problem, layout, spent.ranks),
+            binding=_binding(self.problem, layout, spent),
+            alternatives=alternatives,
+        )
+
+    def _alternatives(
+        self, first: Found, pools: Sequence[Pool], most: int
+    ) -> tuple[Alternative, ...]:
+        """The fastest plan, then other degrees within the tolerance in the order of their bounds."""
+        chosen = self.search.best
+        assert chosen is not None
+        seen = {_degrees(chosen)}
+        shown: list[Alternative] = []
+        if _degrees(first) not in seen:
+            seen.add(_degrees(first))
+            shown.append(_alternative(first, "fastest"))
+        for found in self.search.others(pools, most, seen, _ALTERNATIVES - len(shown)):
+            shown.append(_alternative(found, "within the tolerance"))
+        return tuple(shown)
+
+
+def _degrees(found: Found) -> tuple[int, ...]:
+    return tuple(int(found.decisions[name]) for name in ("tp", "cp", "pp", "ep", "etp"))
+
+
+def _alternative(found: Found, note: str) -> Alternative:
+    layout = to_layout(found.decisions, found.slots)
+    return Alternative(layout, found.step / 1e6, found.peak / QUANTA_PER_GIB, note)
+
+
+def advise(
+    problem: Problem, layout: Layout, ranks: tuple[RankMemory, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Advisories that apply to a layout, as (id, text)."""
+    found = []
+    for advisory in ALL_ADVISORIES:
+        text = advisory.check(problem, layout, ranks)
+        if text is not None:
+            found.append((advisory.id, text))
+    return tuple(found)
+
+
+def _binding(problem: Problem, layout: Layout, spent: Cost) -> tuple[str, ...]:
+    """What holds the plan: memory, the heaviest rank, the bubble, DP."""
+    lines = []
+    heaviest = max(spent.ranks, key=lambda rank: rank.peak)
+    share = heaviest.peak / problem.capacity
+    if share > 1 - TIGHT_SHARE:
+        lines.append(
+            f"memory: stage {heaviest.rank} peaks at {heaviest.peak / QUANTA_PER_GIB:.1f} of "
+            f"{problem.capacity / QUANTA_PER_GIB:.1f} GiB ({share:.0%}, {heaviest.event})"
+        )
+    times = spent.time.rank_us
+    slowest = times.index(max(times))
+    mean = sum(times) / len(times)
+    if len(times) > 1:
+        lines.append(
+            f"pipeline: stage {slowest} is the slowest, {max(times) / mean - 1:.1%} over the mean; "
+            f"fill and drain take {spent.time.bubble_us / spent.time.step_us:.1%} of the step"
+        )
+    if layout.dp == 1:
+        lines.append("data parallelism: none left (dp = 1)")
+    return tuple(lines)
