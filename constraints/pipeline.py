@@ -113,13 +113,13 @@ def _short(stage: str) -> str:
     return out
 
 
-def slots_from_counts(counts: Sequence[int]) -> tuple[Slot, ...]:
-    """Slots with these decoder layer counts; E in the first, MTP and loss in the last."""
+def slots_from_counts(counts: Sequence[int], *, mtp: bool = True) -> tuple[Slot, ...]:
+    """Slots with these decoder layer counts; E in the first, MTP (if any) and loss in the last."""
     slots: list[Slot] = []
     first = 0
     last = len(counts) - 1
     for index, count in enumerate(counts):
-        slots.append(Slot(first, count, index == 0, index == last, index == last))
+        slots.append(Slot(first, count, index == 0, mtp and index == last, index == last))
         first += count
     return tuple(slots)
 
@@ -140,14 +140,17 @@ def chunk_counts(layers: int, vpp: int, *, last_rank: bool) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def slots_from_rank_counts(layers: Sequence[int], vpp: int) -> tuple[Slot, ...]:
+def slots_from_rank_counts(
+    layers: Sequence[int], vpp: int, *, mtp: bool = True
+) -> tuple[Slot, ...]:
     """Slots from decoder layers per pipeline rank, each rank's spread evenly over its chunks."""
     pp = len(layers)
     chunks = [chunk_counts(n, vpp, last_rank=rank == pp - 1) for rank, n in enumerate(layers)]
-    return slots_from_counts([chunks[rank][v] for v in range(vpp) for rank in range(pp)])
+    counts = [chunks[rank][v] for v in range(vpp) for rank in range(pp)]
+    return slots_from_counts(counts, mtp=mtp)
 
 
-def even_slots(layers: int, pp: int, vpp: int) -> tuple[Slot, ...] | None:
+def even_slots(layers: int, pp: int, vpp: int, *, mtp: bool = True) -> tuple[Slot, ...] | None:
     """The framework's own even split, or None where it has none.
 
     Plain division of the layers, else with the embedding and the loss counted as a layer each
@@ -161,7 +164,7 @@ def even_slots(layers: int, pp: int, vpp: int) -> tuple[Slot, ...] | None:
             counts[0] -= embedding
             counts[-1] -= loss
             if min(counts) >= 0:
-                return slots_from_counts(counts)
+                return slots_from_counts(counts, mtp=mtp)
     return None
 
 
@@ -182,7 +185,7 @@ def balanced_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...]:
         rank = min(preference, key=load.__getitem__)
         load[rank] += 1
         layers[rank] += 1
-    return slots_from_rank_counts(layers, vpp)
+    return slots_from_rank_counts(layers, vpp, mtp=problem.model.mtp_layers > 0)
 
 
 def kind_counts(card: ModelCard, slot: Slot) -> Counter[LayerKind]:

@@ -74,7 +74,7 @@ def solve(
     time_limit_s
         Seconds after which the best plan so far is returned; None for no limit.
     workers
-        Threads of the solver; the answer does not depend on it.  None for one.
+        Most threads that the solver may use (the search runs in one); the answer is the same.
     progress
         Called now and then with the state of the search.
 
@@ -85,7 +85,7 @@ def solve(
     """
     from meshplan.constraints.resolve import resolve
     from meshplan.scenarios import InputError
-    from meshplan.solver.search import solve as search
+    from meshplan.solver.solve import solve as search
 
     if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
         raise InputError(
@@ -95,9 +95,7 @@ def solve(
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}, but must be at least 1", advice="leave it out.")
     known = load(scenario) if isinstance(scenario, str | Path) else scenario
-    return search(
-        resolve(known), time_limit_s=time_limit_s, workers=workers or 1, progress=progress
-    )
+    return search(resolve(known), time_limit_s=time_limit_s, progress=progress)
 
 
 def check(

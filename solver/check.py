@@ -99,16 +99,16 @@ def _same_gpus(problem: Problem, stated: Stated) -> None:
     if gpus is not None and gpus != problem.gpus:
         raise InputError(
             f"layout has gpus = {gpus}, but the scenario's cluster has {problem.gpus}",
-            advice="leave gpus out, or change cluster.gpus in the scenario (--set cluster.gpus=...).",
+            advice=f"leave gpus out, or set cluster.gpus={gpus} in the scenario.",
         )
 
 
 def _overridden(problem: Problem, stated: Stated) -> list[str]:
     """Degrees that the layout gives although the scenario pins others."""
     return [
-        f"{pin.decision} = {stated.degrees[pin.decision]} as given, though the scenario has {pin.text}"
+        f"{name} = {stated.degrees[name]}: given, though the scenario has {pin.text}"
         for pin in problem.pins
-        if pin.decision in stated.degrees and stated.degrees[pin.decision] not in pin.values
+        if (name := pin.decision) in stated.degrees and stated.degrees[name] not in pin.values
     ]
 
 

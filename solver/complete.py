@@ -122,7 +122,7 @@ def _degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str]]:
     if derived:
         notes.append(f"{_listed(given, derived)}: what {problem.gpus} GPUs leave")
     notes += _batch(problem, given)
-    return Layout(**given), notes
+    return dataclasses.replace(Layout(), **given), notes  # type: ignore[arg-type]
 
 
 def _least_allowed(problem: Problem, name: str) -> int:
@@ -161,7 +161,7 @@ def _slots(problem: Problem, layout: Layout) -> tuple[tuple[Slot, ...], str]:
     pp, vpp = layout.pp, layout.vpp
     if pp * vpp > MAX_STAGES:
         return (), ""
-    even = even_slots(problem.model.layers, pp, vpp)
+    even = even_slots(problem.model.layers, pp, vpp, mtp=problem.model.mtp_layers > 0)
     if even is not None:
         note = "" if problem.even_split or pp * vpp == 1 else "pipeline: the framework's even split"
         return even, note

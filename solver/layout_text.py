@@ -101,6 +101,8 @@ def _pairs(text: str) -> list[tuple[str, object]]:
             f"layout has {len(text)} characters, more than {_MOST_CHARACTERS}",
             advice="leave out what is the default.",
         )
+    if not text.strip(" ,\t\n"):
+        raise InputError(f"layout is {shown(text)}: it states nothing", advice=f"write {_EXAMPLE}.")
     pairs: list[tuple[str, object]] = []
     for part in re.split(r",(?=\s*[A-Za-z_]+\s*=)", text.strip(" ,\t\n")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
@@ -120,8 +122,15 @@ def _items(layout: Mapping[str, object]) -> list[tuple[str, object]]:
 def _unknown(key: str, value: object) -> InputError:
     near = get_close_matches(key, (*_KEYS, *_SPELLINGS), n=1, cutoff=0.5)
     return InputError(
-        f"layout has the unknown key {shown(key)} (value {shown(value)})",
+        f"layout has the unknown key {shown(key)} (value {_said(value)})",
         advice=f"you meant {near[0]}." if near else f"use {', '.join(_KEYS)}.",
+    )
+
+
+def _said(value: object) -> str:
+    """``value`` for a message: plain words without quotes."""
+    return (
+        value if isinstance(value, str) and re.fullmatch(r"[\w.+-]{1,40}", value) else shown(value)
     )
 
 
@@ -132,8 +141,8 @@ def _whole(key: str, value: object, low: int = 1, high: int = MAX_DEGREE) -> int
     if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
         return number
     raise InputError(
-        f"layout has {key} = {shown(value)}, but {key} must be an integer from {low} to {high}",
-        advice=f"write {key}={max(low, 1)}.",
+        f"layout has {key} = {_said(value)}, but {key} must be an integer from {low} to {high}",
+        advice=f"write {key}={high if low == 0 else low}.",
     )
 
 
@@ -149,7 +158,7 @@ def _option(key: str, written: str, value: object) -> dict[str, object]:
     if key == "pipeline":
         if not isinstance(value, str):
             raise InputError(
-                f"layout has {written} = {shown(value)}, but it must be even or a layout string",
+                f"layout has {written} = {_said(value)}, but it must be even or a layout string",
                 advice='write "Et*3|(tt|)*29m|L".',
             )
         return {"pipeline": value}
@@ -163,7 +172,7 @@ def _choice(key: str, value: object, choices: Iterable[str]) -> str:
         return value
     near = get_close_matches(str(value)[:60], names, n=1, cutoff=0.5)
     raise InputError(
-        f"layout has {key} = {shown(value)}, but {key} must be one of {', '.join(names)}",
+        f"layout has {key} = {_said(value)}, but {key} must be one of {', '.join(names)}",
         advice=f"you meant {near[0]}." if near else f"write {key}={names[0]}.",
     )
 
@@ -182,8 +191,13 @@ def _names(
         parts = list(value)
     else:
         raise InputError(
-            f"layout has {key} = {shown(value)}, but it must be {' or '.join(words)} or names",
+            f"layout has {key} = {_said(value)}, but it must be {' or '.join(words)} or names",
             advice=f"write {key}={names[1]}+{names[2]}.",
+        )
+    if alone := next((part for part in parts if part in words and len(parts) > 1), None):
+        raise InputError(
+            f"layout has {key} = {_said(value)}, but {alone} stands for itself",
+            advice=f"write {key}={alone}, or leave {alone} out.",
         )
     chosen = {_choice(key, part, (*names, *words) if len(parts) == 1 else names) for part in parts}
     return tuple(name for name in names if name in chosen)
@@ -207,7 +221,7 @@ def _percent(key: str, value: object) -> int:
         fraction = -1.0
     if not 0 <= fraction <= 1:
         raise InputError(
-            f"layout has {key} = {shown(value)}, but it must be true, false or a fraction "
+            f"layout has {key} = {_said(value)}, but it must be true, false or a fraction "
             "from 0 to 1",
             advice="write optimizer_offload=1.0, or offload=100 in percent.",
         )

@@ -256,7 +256,11 @@ class _Program:
         cell = next(i for i, literal in enumerate(self.chosen) if solver.boolean_value(literal))
         slots = self.fixed
         if slots is None:
-            slots = slots_from_rank_counts([solver.value(n) for n in self.layers], self.shape.vpp)
+            slots = slots_from_rank_counts(
+                [solver.value(n) for n in self.layers],
+                self.shape.vpp,
+                mtp=self.problem.model.mtp_layers > 0,
+            )
         return Answer(
             cell=cell,
             slots=slots,

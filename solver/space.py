@@ -118,10 +118,14 @@ def vpp_choices(
         stages = len(parse_layout(problem.layout_string))
         return [v for v in domain if v * pp == stages]
     if problem.even_split:
-        return [v for v in domain if even_slots(problem.model.layers, pp, v) is not None]
+        return [v for v in domain if _even(problem, pp, v) is not None]
     if pp == 1:
         return [v for v in domain if v == 1 or "vpp" in pins]
     return [v for v in domain if v * pp <= problem.model.layers + 2]
+
+
+def _even(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...] | None:
+    return even_slots(problem.model.layers, pp, vpp, mtp=problem.model.mtp_layers > 0)
 
 
 def fixed_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...] | None:
@@ -129,7 +133,7 @@ def fixed_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...] | None:
     if problem.layout_string is not None:
         return parse_layout(problem.layout_string)
     if problem.even_split or pp * vpp == 1:
-        return even_slots(problem.model.layers, pp, vpp)
+        return _even(problem, pp, vpp)
     return None
 
 

@@ -7,15 +7,13 @@ import click
 from meshplan.cli.options import json_option, quiet_option, scenario_argument, set_option
 
 
-@click.command()
+@click.command(short_help="Judge one layout, with no search.")
 @scenario_argument
 @click.option(
     "--layout",
     metavar="TEXT",
-    help='Degrees and options: "tp=1,cp=32,ep=32,pp=8,vpp=4,recompute=moe+mlp,offload=100". Keys: '
-    "tp cp pp vpp dp ep etp edp mbs ga gbs, recompute (modules joined by +, full or none), "
-    "offload (percent), dispatcher, cp_comm, graphs (scopes joined by +), pipeline (a layout "
-    "string, or even). What is left open comes from the scenario's pins, then is completed.",
+    help='"tp=1,cp=32,ep=32,pp=8,vpp=4": see below. What it leaves open comes from the '
+    "scenario's pins, then is completed.",
 )
 @json_option
 @set_option
@@ -29,9 +27,19 @@ def check(
     overrides: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Judge one layout of the scenario FILE: rules broken, memory, step time, advice.
+    r"""Judge one layout of the scenario FILE: rules broken, memory, step time, advice.
 
     Exit code 1 if the layout is illegal or does not fit.
+
+    \b
+    Keys of --layout, joined by commas:
+      tp cp pp vpp dp ep etp edp mbs ga gbs   degrees and batch
+      recompute=moe+mlp      modules joined by +, full or none
+      offload=100            percent of the optimizer on the host
+      dispatcher=deepep      alltoall, deepep or hybridep
+      cp_comm=p2p            p2p, a2a, a2a+p2p or all_gather
+      graphs=attn+mlp        scopes of CUDA graphs joined by +, or none
+      pipeline="Et*3|(tt|)*29m|L"   Megatron's layout string, or even
     """
     import meshplan
     from meshplan.cli.output import deliver, json_file

@@ -68,5 +68,5 @@ def workers_option(command: _Command) -> _Command:
         "--workers",
         type=click.IntRange(1, 256),
         metavar="N",
-        help="Threads of the solver (default 1); the answer is the same.",
+        help="Most threads that the solver may use; the answer is the same.",
     )(command)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshplan.cli.exit_codes import DONE, INFEASIBLE, NOT_AS_HOPED, STOPPED
 
@@ -47,9 +48,9 @@ class WholeFile:
     def __init__(self, path: str, option: str) -> None:
         self._shown = path
         self._option = option
-        self._path = Path(os.path.realpath(path))
-        self._is_special = self._path.exists() and not self._path.is_file()
         try:
+            self._path = Path(os.path.realpath(path))
+            self._is_special = self._path.exists() and not self._path.is_file()
             if self._path.is_dir():
                 raise IsADirectoryError(21, "it is a folder")
             if self._is_special:  # a device or pipe cannot be replaced, only written
@@ -144,10 +145,45 @@ def show(result: Result) -> None:
     render(result, Console())
 
 
-def table_console() -> Any:
-    """Console for lists: of the terminal's width, or wide and plain elsewhere."""
-    from rich.console import Console
+def print_table(
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    columns: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+) -> None:
+    """Print rows as aligned columns, the last of which may wrap, then an empty line.
 
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(file=sys.stdout, width=_PLAIN_WIDTH, color_system=None, highlight=False)
+    Parameters
+    ----------
+    columns
+        Heads of the columns; none for a table of names and texts.
+    numbers
+        Those of ``columns`` that are aligned to the right.
+    """
+    import click
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    known = list(rows)
+    width = min(Console().width, _PLAIN_WIDTH) if sys.stdout.isatty() else _PLAIN_WIDTH
+    console = Console(width=width, highlight=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(columns), pad_edge=False)
+    for index in range(len(known[0])):
+        head = columns[index] if columns else ""
+        table.add_column(
+            Text(head),
+            justify="right" if head in numbers else "left",
+            no_wrap=index < len(known[0]) - 1,
+            overflow="fold",
+        )
+    indent = "  " if title else ""
+    for row in known:
+        table.add_row(Text(indent + row[0]), *(Text(text) for text in row[1:]))
+    with console.capture() as captured:
+        if title:
+            console.print(Text(title, style="bold"))
+        console.print(table)
+    lines = captured.get().splitlines()
+    click.echo("\n".join(line.rstrip() for line in lines) + "\n")

@@ -3,98 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from meshplan.cli.output import print_table
+
+#: Conflicts also name this one, which is no rule: it follows from the whole memory model.
+_MEMORY = (
+    "memory-capacity",
+    "peak memory of each pipeline rank <= usable HBM * (1 - limits.memory_headroom)",
+    "What does not fit ends with an out-of-memory error, often only after some steps. Weights, "
+    "gradients, optimizer state, activations in flight, buffers and the CUDA context all count.",
+    "meshplan.constraints.memory, whose terms name their sources",
+    "change limits.memory_headroom, options.recompute, options.optimizer_offload, cluster.gpus "
+    "or workload.seq_len",
+)
 
 
 @click.command()
 def rules() -> None:
-    """List all rules and advisories; `meshplan explain ID` says more."""
-    from meshplan.cli.output import table_console
+    """List all rules and advisories.
+
+    `meshplan explain ID` says where one comes from.
+    """
     from meshplan.constraints.advisories import ALL_ADVISORIES
     from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
     from meshplan.constraints.rules import ALL_RULES
 
-    console = table_console()
-    every = sorted(((r.family, r.id, r.formula) for r in (*ALL_RULES, *ALL_LAYOUT_RULES)),
-                   key=lambda row: list(_families()).index(row[0]))  # fmt: skip
-    for family, rows in groupby(every, key=lambda row: row[0]):
-        console.print(_listing(family, [(name, formula) for _, name, formula in rows]))
-    console.print(_listing("advice", [(one.id, one.why) for one in ALL_ADVISORIES]))
-    click.echo(f"{len(every)} rules, {len(ALL_ADVISORIES)} advisories.")
-
-
-def _families() -> dict[str, None]:
-    """Families in the order of the catalogue."""
-    from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
-    from meshplan.constraints.rules import ALL_RULES
-
-    return dict.fromkeys(one.family for one in (*ALL_RULES, *ALL_LAYOUT_RULES))
-
-
-def _listing(title: str, rows: list[tuple[str, str]]) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, min_width=34)
-    table.add_column(overflow="fold")
-    for name, text in rows:
-        table.add_row(Text(f"  {name}"), Text(text))
-    return Group(Text(title, style="bold"), table, Text())
+    families: dict[str, list[tuple[str, str]]] = {}
+    for one in ALL_RULES:
+        families.setdefault(one.family, []).append((one.id, one.formula))
+    for layout_rule in ALL_LAYOUT_RULES:
+        row = (layout_rule.id, layout_rule.formula)
+        families.setdefault(layout_rule.family, []).append(row)
+    families["memory"] = [_MEMORY[:2]]
+    for family, rows in families.items():
+        print_table(rows, title=family)
+    print_table([(advice.id, advice.why) for advice in ALL_ADVISORIES], title="advice")
+    count = sum(len(rows) for rows in families.values())
+    click.echo(f"{count} rules, {len(ALL_ADVISORIES)} advisories.")
 
 
 @click.command()
 @click.argument("rule_id", metavar="ID")
 def explain(rule_id: str) -> None:
-    """Explain the rule or advisory ID: what it says, why, where it comes from, what to change."""
+    """Explain a rule or advisory.
+
+    What ID says, why, where it comes from, and which fields of a scenario can satisfy it.
+    """
     from difflib import get_close_matches
 
-    from meshplan.cli.output import table_console
     from meshplan.scenarios.checks import shown
     from meshplan.scenarios.errors import InputError
 
-    found = list(_explanations(rule_id))
+    entries = list(_entries())
+    found = [entry for entry in entries if entry[0] == rule_id]
     if not found:
-        near = get_close_matches(rule_id, _ids(), n=3, cutoff=0.5)
+        near = get_close_matches(rule_id, dict.fromkeys(entry[0] for entry in entries), n=3)
         raise InputError(
             f"there is no rule or advisory {shown(rule_id)}",
             advice=f"you mean {' or '.join(near)}." if near else "see `meshplan rules`.",
         )
-    console = table_console()
-    for title, rows in found:
-        console.print(_listing(title, rows))
+    for _, title, rows in found:
+        print_table(rows, title=title)
 
 
-def _ids() -> list[str]:
+def _entries() -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Id, title and rows of all that can be explained; rule and advisory may share an id."""
     from meshplan.constraints.advisories import ALL_ADVISORIES
     from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
     from meshplan.constraints.rules import ALL_RULES
 
-    return [one.id for one in (*ALL_RULES, *ALL_LAYOUT_RULES, *ALL_ADVISORIES)]
-
-
-def _explanations(rule_id: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Title and rows of everything with that id; a rule and an advisory may share one."""
-    from meshplan.constraints.advisories import ALL_ADVISORIES
-    from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
-    from meshplan.constraints.rules import ALL_RULES
-
-    for one in (*ALL_RULES, *ALL_LAYOUT_RULES):
-        if one.id != rule_id:
-            continue
+    for one in ALL_RULES:
         rows = [("holds if", one.formula), ("why", one.why), ("source", one.source)]
-        if fields := getattr(one, "fields", ()):
-            rows.append(("to satisfy it", f"change {', '.join(fields)}"))
-        if scope := getattr(one, "scope", ()):
-            rows.append(("reads", ", ".join(scope)))
-        yield f"rule {one.id} ({one.family})", rows
+        if one.fields:
+            rows.append(("to satisfy it", f"change {' or '.join(one.fields)}"))
+        rows.append(("reads", ", ".join(one.scope)))
+        yield one.id, f"rule {one.id} ({one.family})", rows
+    for layout_rule in ALL_LAYOUT_RULES:
+        yield (
+            layout_rule.id,
+            f"rule {layout_rule.id} ({layout_rule.family})",
+            [
+                ("holds if", layout_rule.formula),
+                ("why", layout_rule.why),
+                ("source", layout_rule.source),
+                ("to satisfy it", "change options.pipeline_layout"),
+            ],
+        )
+    labels = ("holds if", "why", "source", "to satisfy it")
+    yield _MEMORY[0], f"rule {_MEMORY[0]}", list(zip(labels, _MEMORY[1:], strict=True))
     for advice in ALL_ADVISORIES:
-        if advice.id == rule_id:
-            yield f"advisory {advice.id}", [("why", advice.why), ("source", advice.source)]
+        rows = [("why", advice.why), ("source", advice.source)]
+        yield advice.id, f"advisory {advice.id}", rows

@@ -14,7 +14,7 @@ from meshplan.cli.options import (
 )
 
 
-@click.command()
+@click.command(short_help="Find the best layout, and prove it.")
 @scenario_argument
 @json_option
 @set_option

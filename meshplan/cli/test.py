@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _STYLES = {"pass": "green", "FAIL": "red", "ERROR": "red", "open": "yellow"}
 
 
-@click.command()
+@click.command(short_help="Run scenario files and hold them to what they expect.")
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
 @click.option("--junit", "junit_path", metavar="PATH", help="Write the outcome as JUnit XML.")
 @time_limit_option
@@ -79,7 +79,7 @@ def _run(file: Path, time_limit_s: float | None, workers: int | None) -> Case:
 
 def _print(case: Case, width: int) -> None:
     outcome = click.style(f"{case.outcome:5}", fg=_STYLES[case.outcome])
-    click.echo(f"{outcome} {str(case.file):{width}} {case.seconds:7.2f} s  {case.answer}")
+    click.echo(f"{outcome} {case.file!s:{width}} {case.seconds:7.2f} s  {case.answer}")
     for text in case.wrong:
         for line in text.splitlines():
             click.echo(f"        {line}")

@@ -1,4 +1,4 @@
-"""Bars of a report: memory of each pipeline rank against the capacity, and where a step's time goes."""
+"""Bars of a report: memory of each pipeline rank, and where the time of a step goes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEMORY_PARTS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (("gradients_gib",), "▓", "cyan", "gradients"),
     (("optimizer_gib",), "▒", "magenta", "optimizer"),
     (("activations_gib",), "░", "yellow", "activations"),
-    (("working_gib", "logits_gib"), "+", "bright_red", "layer at work or logits"),
+    (("working_gib", "logits_gib"), "+", "bright_red", "at work"),
     (("overhead_gib",), "-", "white", "overhead"),
 )
 #: More ranks than this are shown as runs of equal ranks; if need be, only the fullest.
@@ -38,7 +38,7 @@ def memory_bars(memory: dict[str, Any], width: int) -> RenderableType:
     rows = _memory_rows(memory["stages"])
     table = Table.grid(padding=(0, 1))
     for justify in ("right", "left", "right", "left"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(justify=justify, no_wrap=True)
     hidden = len(rows) - _MOST_ROWS
     if hidden > 0:
         fullest = sorted(rows, key=lambda row: -row[1]["peak_gib"])[:_MOST_ROWS]
@@ -52,10 +52,11 @@ def memory_bars(memory: dict[str, Any], width: int) -> RenderableType:
             Text(peak, style="bold red" if over else ""),
             Text("over" if over else stage["peak_event"], style="red" if over else "dim"),
         )
-    lines: list[RenderableType] = [_title("Memory by pipeline rank"), Padding(table, (0, 0, 0, 2))]
+    title = f"Memory by pipeline rank ({memory['capacity_gib']:.1f} GiB to use)"
+    lines: list[RenderableType] = [_title(title), Padding(table, (0, 0, 0, 2))]
     if hidden > 0:
         lines.append(Text(f"  ({hidden} rows of emptier ranks are not shown)", style="dim"))
-    lines.append(Padding(_legend(memory), (0, 0, 0, 2)))
+    lines.append(Padding(_legend(), (0, 0, 0, 2)))
     return Group(*lines)
 
 
@@ -94,7 +95,7 @@ def _memory_bar(stage: dict[str, Any], memory: dict[str, Any], cells: int) -> Te
     return bar
 
 
-def _legend(memory: dict[str, Any]) -> Text:
+def _legend() -> Text:
     from rich.text import Text
 
     legend = Text(style="dim")
@@ -102,7 +103,7 @@ def _legend(memory: dict[str, Any]) -> Text:
         legend.append(sign, style=f"not dim {colour}")
         legend.append(f" {word}  ")
     legend.append("│", style="bold")
-    legend.append(f" {memory['capacity_gib']:.1f} GiB to use")
+    legend.append(" capacity")
     return legend
 
 
@@ -121,7 +122,7 @@ def time_bars(time: dict[str, Any], width: int) -> RenderableType:
     cells = max(10, width - _TIME_TEXT)
     table = Table.grid(padding=(0, 1))
     for justify in ("left", "right", "right", "left"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(justify=justify, no_wrap=True)
     for name, value in shown:
         share = value / step_s
         bar = "█" * round(share * cells)

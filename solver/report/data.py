@@ -209,15 +209,15 @@ def _stage_data(rank: RankMemory) -> dict[str, Any]:
 
 def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
     step_us = cost.time.step_us
-    tflops = model_tflops_per_gpu(problem, layout, step_us)
+    # A mesh larger than the cluster is illegal; its rates are those of the GPUs that it would take.
+    gpus = max(problem.gpus, layout.gpus)
+    tflops = model_tflops_per_gpu(problem, layout, step_us) * problem.gpus / gpus
     label, peak = _peak_tflops(problem)
     calibration = default_calibration()
     breakdown = step_breakdown_us(problem, layout, cost.time)
     return {
         "step_s": _seconds(step_us / 1e6),
-        "tokens_per_s_per_gpu": round(
-            layout.gbs * problem.seq_len / (step_us / 1e6) / problem.gpus, 3
-        ),
+        "tokens_per_s_per_gpu": round(layout.gbs * problem.seq_len / (step_us / 1e6) / gpus, 3),
         "model_tflops_per_gpu": round(tflops, 3),
         "mfu": _seconds(tflops / peak),
         "mfu_of": f"{label} peak of {peak:g} TFLOP/s",

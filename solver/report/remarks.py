@@ -1,4 +1,4 @@
-"""Sections of a report that are lists: violations, conflicts, alternatives, advisories, and so on."""
+"""Sections of a report that are lists: rules broken, conflicts, alternatives, advice, ..."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def alternatives(data: dict[str, Any]) -> RenderableType:
 
 
 def remarks(data: dict[str, Any]) -> Iterator[RenderableType]:
-    """What is binding, alternatives, advisories and assumptions; sections without rows are absent."""
+    """What is binding, alternatives, advice and assumptions, each only if there is some."""
     if data.get("binding"):
         yield _section("What is binding", (("", text) for text in data["binding"]))
     if data.get("alternatives"):

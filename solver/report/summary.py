@@ -47,7 +47,7 @@ def summary(problem: Problem, data: dict[str, Any]) -> RenderableType:
 
 
 def _verdict(problem: Problem, data: dict[str, Any]) -> str:
-    status, proof = data["status"], data.get("proof")
+    status: str = data["status"]
     if status == "ok":
         return "OK: this layout is legal and fits."
     if status == "illegal":
@@ -55,6 +55,7 @@ def _verdict(problem: Problem, data: dict[str, Any]) -> str:
     if status == "overfull":
         over = data["memory"]["peak_gib"] - data["memory"]["capacity_gib"]
         return f"Overfull: this layout is legal, but its peak memory is {over:.1f} GiB too much."
+    proof: dict[str, Any] = data["proof"]
     took = seconds(proof["wall_s"])
     if status == "infeasible":
         return f"Infeasible: proved in {took} that no layout obeys all rules, pins and limits."
@@ -154,7 +155,8 @@ def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if time is None or memory is None:
         return
     yield "", ""
-    yield "step time", f"{seconds(time['step_s'])} ± {time['error_band']:.0%} (estimate)"
+    note = "as if it were legal" if data["status"] == "illegal" else "estimate"
+    yield "step time", f"{seconds(time['step_s'])} ± {time['error_band']:.0%} ({note})"
     yield (
         "throughput",
         (
@@ -164,10 +166,5 @@ def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     )
     fullest = max(memory["stages"], key=lambda stage: stage["peak_gib"])
     words = {"fits": "fits", "tight": "tight: test it before you trust it", "overfull": "overfull"}
-    yield (
-        "memory",
-        (
-            f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB on rank {fullest['rank']} "
-            f"({words[memory['verdict']]})"
-        ),
-    )
+    peak = f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB"
+    yield "memory", f"{peak} on rank {fullest['rank']} ({words[memory['verdict']]})"

@@ -6,17 +6,20 @@ from typing import Any
 
 
 def seconds(value: float) -> str:
-    """A duration with three digits that count: ``583 s``, ``34.5 s``, ``0.214 s``."""
+    """A duration with three digits that count: ``583 s``, ``34.5 s``, ``0.214 s``, ``8.1 ms``."""
     if value >= 100:
         return f"{value:,.0f} s"
     if value >= 10:
         return f"{value:.1f} s"
-    return f"{value:.2f} s" if value >= 1 else f"{value:.3f} s"
+    if value >= 0.1:
+        return f"{value:.2f} s" if value >= 1 else f"{value:.3f} s"
+    return f"{value * 1e3:.1f} ms"
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 rule``, ``2 rules``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    """``1 rule``, ``2 rules``, ``38.6 million rules``."""
+    amount = f"{number / 1e6:.1f} million" if number >= 1_000_000 else f"{number:,}"
+    return f"{amount} {noun}" + ("" if number == 1 else "s")
 
 
 def recompute_text(data: dict[str, Any]) -> str:

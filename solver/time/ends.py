@@ -49,6 +49,6 @@ def p2p_us(problem: Problem, tp: int, cp: int, mbs: int, pp: int, vpp: int) -> i
     node, cluster = problem.node_type, problem.cluster
     bytes_ = problem.tokens(cp, mbs) / tp * problem.model.hidden * 2
     stride = max(1, problem.gpus // pp)
-    members, groups = cluster.groups_inside(pp, stride)
-    rate = node.nvlink_gbps * 0.7 if members == groups else node.nic_gbps * 0.85
+    inside = cluster.fits_domain(pp * stride)
+    rate = node.nvlink_gbps * 0.7 if inside else node.nic_gbps * 0.85
     return math.ceil(2 * bytes_ / (rate * 1e3) * _EXPOSED_P2P[0 if vpp > 1 else 1])

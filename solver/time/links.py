@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from meshplan.constraints.problem import Problem
 from meshplan.solver.time.device import efficiencies
+from meshplan.topologies import Tier
 
 
 @lru_cache(maxsize=65536)
@@ -17,11 +18,10 @@ def group_bytes_per_us(problem: Problem, size: int, stride: int) -> float:
     together, up to NVLink's rate.
     """
     cluster, node, eff = problem.cluster, problem.node_type, efficiencies(problem)
-    members, groups = cluster.groups_inside(size, stride)
     nvlink = node.nvlink_gbps * 1e3 * eff.nvlink
-    if members == groups:
-        return nvlink
     tier = cluster.group_tier(size, stride)
+    if tier <= Tier.DOMAIN:
+        return nvlink
     nic = cluster.link_gbps(tier) * 1e3 * 0.9
     return min(nvlink, nic * cluster.ranks_per_domain(size, stride))
 

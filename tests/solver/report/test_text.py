@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from meshplan.scenarios import from_mapping
+from meshplan.solver.check import check
+from meshplan.solver.report.text import render_html, render_text
+from meshplan.solver.report.words import counted, seconds
+from meshplan.solver.results import (
+    Alternative,
+    CheckReport,
+    Conflict,
+    Infeasible,
+    Plan,
+    Proof,
+    Unknown,
+)
+
+
+def _report(layout: str = "tp=2,ep=4,pp=2", gpus: int = 16, **changes: Any) -> CheckReport:
+    data = {
+        "meshplan": 1,
+        "name": "report",
+        "model": "toy-moe",
+        "cluster": {"preset": "h100-hgx", "gpus": gpus},
+        "workload": {"seq_len": 4096, "global_batch_size": 32},
+    }
+    return check(from_mapping(data | changes), layout)
+
+
+def _plan(**changes: Any) -> Plan:
+    report = _report()
+    assert report.cost is not None
+    step_s = report.cost.time.step_us / 1e6
+    plan = Plan(
+        report.problem,
+        "optimal",
+        report.layout,
+        report.cost,
+        Proof(objective=step_s, bound=step_s, gap=0.0, wall_s=3.21, cells=1234, programs=2),
+        binding=("tp = 2: the heads",),
+    )
+    return dataclasses.replace(plan, **changes)
+
+
+def _flat(text: str) -> str:
+    """The words of a report without frame and line ends."""
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_check_says_what_it_found() -> None:
+    """Tests the first lines of a report on a legal layout, word for word."""
+    text = render_text(_report(), width=90)
+    for line in (
+        "OK: this layout is legal and fits.",
+        "model       Toy MoE for tests, 4,096 tokens, bf16",
+        "cluster     16 × H100 SXM, 2 NVLink domains of 8",
+        "attention   tp 2 × cp 1 × dp 4 × pp 2 = 16 GPUs",
+        "experts     etp 1 × ep 4 × edp 2 × pp 2 = 16 GPUs",
+        "batch       mbs 1 × dp 4 × ga 8 = gbs 32",
+        "pipeline    Et*3|t*3L",
+        "± 8% (estimate)",
+        "Memory by pipeline rank (72.8 GiB to use)",
+        "Time of a step",
+        "Assumed",
+        " - ga = 8: gbs / (mbs*dp) = 32/(1*4)",
+    ):
+        assert line in text
+
+
+def test_violations_come_before_figures() -> None:
+    """Tests that a person sees first what is illegal, and the nearest legal values."""
+    text = render_text(_report("tp=3"))
+    assert "Illegal: this layout breaks " in text
+    assert "nearest legal: tp = 2 or 4" in text
+    assert text.index("Rules broken") < text.index("Assumed")
+
+
+def test_overfull_says_by_how_much() -> None:
+    """Tests that the verdict has the excess, and the bar goes past the capacity."""
+    report = _report("ep=8", model="deepseek-v3")
+    assert report.status == "overfull"
+    text = render_text(report)
+    assert re.search(r"legal, but its peak memory is [0-9.]+ GiB too much\.", text)
+    assert " over" in text
+    bar = next(line for line in text.splitlines() if line.startswith("  rank 0"))
+    assert bar.index("│") < bar.rindex("-"), "memory stands to the right of the capacity line"
+
+
+def test_proved_plans_say_so() -> None:
+    """Tests the words for a closed bound, with and without the tolerance for more DP."""
+    assert "Optimal: proved in 3.21 s, over 1,234 combinations." in render_text(_plan())
+    assert "No layout is faster in this cost model." in render_text(_plan())
+    step_s = _plan().cost.time.step_us / 1e6
+    proof = Proof(step_s / 1.015, step_s / 1.015, 0.0, 3.21)
+    text = _flat(render_text(_plan(proof=proof), width=200))
+    assert "The fastest layout is 1.5% faster" in text
+    assert "within dp_tolerance = 2.0%" in text
+
+
+def test_unproved_plans_say_what_is_left() -> None:
+    """Tests that a plan that a limit cut short is never called optimal."""
+    proof = Proof(objective=2.0, bound=1.9, gap=0.05, wall_s=10.0)
+    text = _flat(render_text(_plan(status="feasible", proof=proof), width=200))
+    assert "Feasible, not proved optimal" in text
+    assert "No step can take less than 1.90 s: at most 5.0% to gain." in text
+    assert "Optimal" not in text
+
+
+def test_no_plan_says_so() -> None:
+    """Tests the words of an answer without any plan."""
+    text = _flat(render_text(Unknown(_report().problem, 1.5, 10.0), width=200))
+    assert "Unknown: a limit stopped the search after 10.0 s" in text
+    assert "No step can take less than 1.50 s." in text
+
+
+def test_conflicts_are_told_in_plain_words() -> None:
+    """Tests that an infeasible scenario shows rules, pins and the text of the conflict."""
+    conflict = Conflict(
+        ("world-dense-divisible",), ("layout.cp = 64",), "cp*pp = 64*8 = 512 GPUs, not 256", True
+    )
+    text = render_text(Infeasible(_report().problem, (conflict,), 0.04))
+    assert "Infeasible: proved in 40.0 ms that no layout obeys all rules, pins and limits." in text
+    assert "world-dense-divisible + layout.cp = 64" in text
+    assert "cp*pp = 64*8 = 512 GPUs, not 256" in text
+
+
+def test_alternatives_are_compared_with_the_plan() -> None:
+    """Tests that another layout shows its degrees, its time against the plan's, and its note."""
+    plan = _plan()
+    other = Alternative(plan.layout, plan.cost.time.step_us / 1e6 * 1.25, 12.3, "fewer hops")
+    text = _flat(render_text(_plan(alternatives=(other,)), width=200))
+    assert "tp=2 pp=2 dp=4 ep=4 edp=2 ga=8: " in text
+    assert "(+25.0%), 12.3 GiB" in text
+    assert "fewer hops" in text
+    assert "What is binding - tp = 2: the heads" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_lines_keep_within_the_width(width: int) -> None:
+    """Tests that no line is wider than asked for, or than 110 columns."""
+    for report in (_report(), _report("tp=3"), _report("pp=6,vpp=1", gpus=48)):
+        lines = render_text(report, width=width).splitlines()
+        assert max(map(len, lines)) <= min(width, 110)
+
+
+def test_many_ranks_are_summed_up() -> None:
+    """Tests that 64 ranks take no more than 16 rows, and that the fullest rank is among them."""
+    report = _report("pp=64,tp=1", gpus=64)
+    assert report.cost is not None
+    text = render_text(report)
+    rows = [line for line in text.splitlines() if re.match(r"  (rank +\d+|\d+-\d+) ", line)]
+    assert 1 <= len(rows) <= 16
+    peak = f"{report.to_json()['memory']['peak_gib']:.1f} GiB"
+    assert any(peak in row for row in rows)
+
+
+def test_brackets_are_no_markup() -> None:
+    """Tests that text in brackets, which the console library could take for styles, is kept."""
+    plan = _plan(binding=("[red]tp[/red] [moe, mlp]",))
+    assert "[red]tp[/red] [moe, mlp]" in render_text(plan)
+
+
+def test_colour_is_only_where_it_is_asked_for() -> None:
+    """Tests that plain text has no escape codes, and that colour changes no letter."""
+    report = _report()
+    plain, coloured = render_text(report), render_text(report, color=True)
+    assert "\x1b[" not in plain
+    assert "\x1b[" in coloured
+    stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
+    assert str(report) == plain
+
+
+def test_notebooks_get_one_html_fragment() -> None:
+    """Tests that the HTML is a fragment with inline styles and has the words of the report."""
+    html = render_html(_report())
+    assert html.startswith("<pre style=")
+    assert "this layout is legal and fits" in html
+    assert "<html" not in html
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(583.2, "583 s"), (1234.0, "1,234 s"), (34.56, "34.6 s"), (1.0, "1.00 s"), (0.0081, "8.1 ms")],
+)
+def test_durations_have_three_digits(value: float, text: str) -> None:
+    """Tests durations from milliseconds to thousands of seconds."""
+    assert seconds(value) == text
+
+
+def test_counts_have_the_right_form() -> None:
+    """Tests singular, plural and millions."""
+    assert counted(1, "rule") == "1 rule"
+    assert counted(0, "rule") == "0 rules"
+    assert counted(38_603_304, "combination") == "38.6 million combinations"
