@@ -32,6 +32,7 @@ from meshplan.solver.costs import CellCosts, cell_costs
 from meshplan.solver.judge import active_rules, cost
 from meshplan.solver.meshes import MESH
 from meshplan.solver.program import Answer, Goal, solve_program
+from meshplan.solver.refuted import Refuted, cost_vectors
 from meshplan.solver.shapes import Shape, live_class
 from meshplan.solver.space import build_axes, vpp_choices
 
@@ -39,6 +40,8 @@ from meshplan.solver.space import build_axes, vpp_choices
 _FIRST_ROUND = 256
 #: Growth of the step-time limit from one round of deepening to the next, at least.
 _GROWTH = 1.02
+#: How far beyond the limit of its round a program may look for a plan.
+_WIDER = 1.3
 #: Limit of a round without a limit, us: longer than any step, and far from overflow.
 _UNLIMITED = 1 << 50
 
@@ -139,6 +142,7 @@ class Search:
         self.deadline = deadline
         self.report = report
         self.statistics = Statistics()
+        self.refuted = Refuted()
         self.best: Found | None = None
         self.bound = 0
         self.largest_batch = max(int(v) for v in self.pins.get("gbs", problem.candidates["gbs"]))
@@ -255,18 +259,27 @@ class Search:
             pool = pools[int(owner[index])]
             yield int(merged[index]), pool.take(position[index : index + 1])
 
-    def _solve(self, pool: Pool, minimise: str, most: int, peak: int, least: int) -> Answer | None:
+    def _solve(self, cell: Pool, minimise: str, most: int, peak: int, least: int) -> Answer | None:
+        """Best split of one cell, or None if none lies within the limits."""
+        gbs = int(cell.scale[0])
+        most_step = int(self._unscaled(most, cell.scale)[0])
+        vector = cost_vectors(cell.costs, cell.ga)[0]
+        if self.refuted.excludes(cell.shape, gbs, vector, most_step, peak):
+            return None
         started = time.monotonic()
         limit = 1e6 if self.deadline is None else self.deadline - started
-        most_step = self._unscaled(most, pool.scale)
-        goal = Goal(minimise, [int(v) for v in most_step], peak, least)
+        goal = Goal(minimise, [most_step], peak, least)
         self.statistics.programs += 1
-        try:
-            return solve_program(
-                self.problem, pool.shape, pool.costs, [int(v) for v in pool.ga], goal, limit
-            )
-        finally:
-            self.statistics.program_s += time.monotonic() - started
+        ga = [int(cell.ga[0])]
+        answer = solve_program(self.problem, cell.shape, cell.costs, ga, goal, limit)
+        self.statistics.program_s += time.monotonic() - started
+        if answer is None:
+            self.refuted.add(cell.shape, gbs, vector, most_step, peak)
+        elif answer.proved and minimise == "step":
+            self.refuted.add(cell.shape, gbs, vector, answer.objective - 1, peak)
+        elif answer.proved:
+            self.refuted.add(cell.shape, gbs, vector, most_step, answer.objective - 1)
+        return answer
 
     def _found(self, pool: Pool, answer: Answer, minimised: str) -> Found:
         """The plan of an answer, costed again without the solver.
@@ -327,19 +340,21 @@ class Search:
         """Least scaled step time, proved; None if nothing fits.
 
         Iterative deepening on the step time: a round refines all cells whose bound lies within
-        its limit and solves those whose refined bound does, best first.  A plan found within the
-        limit is optimal once no bound is below it; without one the next round has a wider limit.
+        its limit and solves those whose refined bound does, best first.  A plan found is optimal
+        once no bound is below it; without one the next round has a wider limit.
         """
         coarse = np.sort(np.concatenate([r.bounds[r.bounds < NEVER].ravel() for r in regions]))
         if not len(coarse):
             return None
-        cells, most = _FIRST_ROUND, 0
+        self.bound = max(self.bound, int(coarse[0]))
+        cells, most, best = _FIRST_ROUND, 0, None
         while True:
             widest = _UNLIMITED if cells >= len(coarse) else int(coarse[cells])
             most = min(max(widest, int(most * _GROWTH)), _UNLIMITED)
-            self.bound = max(self.bound, int(coarse[0]))
-            best = self._fastest_of(self.pools(regions, most), most)
             if best is not None:
+                most = min(most, best)
+            best = self._fastest_of(self.pools(regions, most), most, best)
+            if best is not None and best <= most:
                 self.bound = best
                 return best
             self.bound = most + 1
@@ -347,13 +362,15 @@ class Search:
                 return None
             cells *= 2
 
-    def _fastest_of(self, pools: list[Pool], most: int) -> int | None:
-        best: int | None = None
+    def _fastest_of(self, pools: list[Pool], most: int, best: int | None) -> int | None:
+        """Best of these cells and of the best so far; it may lie beyond ``most``."""
+        wide = min(int(most * _WIDER), _UNLIMITED)
         for bound, cell in self._in_order(pools, [pool.least for pool in pools]):
             if best is not None and bound >= best:
                 break
             self.bound = max(self.bound, bound)
-            answer = self._solve(cell, "step", most if best is None else best - 1, self.capacity, 0)
+            limit = wide if best is None else best - 1
+            answer = self._solve(cell, "step", limit, self.capacity, 0)
             if answer is not None:
                 self.best = self._found(cell, answer, "step")
                 best = self.scaled_step(self.best)

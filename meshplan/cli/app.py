@@ -12,15 +12,12 @@ import click
 from meshplan import __version__
 from meshplan.cli.check import check
 from meshplan.cli.clusters import clusters
-from meshplan.cli.exit_codes import BAD_INPUT, OUR_FAULT, STOPPED
+from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPED
 from meshplan.cli.models import models
 from meshplan.cli.rules import explain, rules
 from meshplan.cli.schema import schema
 from meshplan.cli.solve import solve
 from meshplan.cli.test import test
-
-#: With this environment variable set to 1, our own faults keep their traceback.
-DEBUG_VARIABLE = "MESHPLAN_DEBUG"
 
 
 class PlainGroup(click.Group):

@@ -1,4 +1,4 @@
-"""Exit codes, the same for all commands."""
+"""Exit codes, the same for all commands, and the variable that shows tracebacks."""
 
 from __future__ import annotations
 
@@ -14,3 +14,6 @@ INFEASIBLE = 3
 STOPPED = 4
 #: An error of meshplan itself (``EX_SOFTWARE`` of sysexits.h).
 OUR_FAULT = 70
+
+#: With this environment variable set to 1, our own faults keep their traceback.
+DEBUG_VARIABLE = "MESHPLAN_DEBUG"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
 import click
 
+from meshplan.cli.exit_codes import DEBUG_VARIABLE
 from meshplan.cli.options import time_limit_option, workers_option
 
 if TYPE_CHECKING:
@@ -69,6 +71,11 @@ def _run(file: Path, time_limit_s: float | None, workers: int | None) -> Case:
         result = meshplan.solve(scenario, time_limit_s=time_limit_s, workers=workers)
     except meshplan.InputError as error:
         return Case(file, "ERROR", time.perf_counter() - started, (str(error),), "bad input")
+    except Exception as error:
+        if os.environ.get(DEBUG_VARIABLE) == "1":
+            raise
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return Case(file, "ERROR", time.perf_counter() - started, (text,), "meshplan failed")
     seconds = time.perf_counter() - started
     text = answer_text(result)
     if scenario.expect is None:

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 import meshplan
-from meshplan.cli.app import DEBUG_VARIABLE, application
+from meshplan.cli.app import application
+from meshplan.cli.exit_codes import DEBUG_VARIABLE
 from tests.meshplan.results import ROOT, small_file
 
 

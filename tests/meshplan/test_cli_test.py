@@ -76,6 +76,20 @@ def test_bad_scenarios_fail_and_others_go_on(tmp_path: Path, always_planned: Non
     assert "1 passed, 1 failed" in run.output
 
 
+def test_faults_of_ours_fail_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that a case on which meshplan breaks is an error with its cause, not the end."""
+
+    def solve(*_: object, **__: object) -> None:
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(meshplan, "solve", solve)
+    monkeypatch.delenv("MESHPLAN_DEBUG", raising=False)
+    run = _test(small_file(tmp_path))
+    assert run.exit_code == 1
+    assert "ERROR" in run.output and "MemoryError: too large" in run.output
+    assert "0 passed, 1 failed" in run.output
+
+
 def test_no_scenarios_is_bad_input(tmp_path: Path) -> None:
     """Tests that an empty folder, or a path that is not there, never counts as passed."""
     assert _test(str(tmp_path)).exit_code == 2
