@@ -15,7 +15,7 @@ import numpy as np
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array, Axes, Mask
-from meshplan.solver.costs import CellCosts
+from meshplan.solver.costs import CellCosts, last_us
 from meshplan.solver.shapes import RankTable, Shape, main_kind, most_layers, rank_table
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -31,25 +31,28 @@ def mesh_column(axes: Axes, name: str) -> Array:
     return values.reshape(-1, 1, 1, 1, 1, 1)
 
 
-def coarse_bounds(problem: Problem, axes: Axes, costs: CellCosts) -> tuple[Array, Array]:
+def coarse_bounds(
+    problem: Problem, pp: int, costs: CellCosts, ga: Array
+) -> tuple[Array, Array]:
     """Least step time of every cell, over all vpp, and least memory of all its ranks together.
 
     Memory: all ranks together hold all layers, and each layer keeps at least one micro-batch
     alive.  Time: the mean rank, and the fullest one.
     """
-    card, pp = problem.model, axes.pp
+    card = problem.model
     counts = card.kind_counts
-    whole = costs.first_us + costs.last_us
+    last = last_us(problem, costs)
+    whole = costs.first_us + last
     memory = costs.first_static + costs.last_static + pp * (costs.overhead + costs.working)
     for kind in problem.kinds:
         whole = whole + counts[kind] * costs.layer_us[kind]
         memory = memory + counts[kind] * (costs.static[kind] + costs.activation[kind])
-    fastest = _least(list(costs.layer_us.values()))
+    fastest = costs.fastest_us
     p2p = costs.p2p_us.min(axis=5, keepdims=True)
     most = -(-card.layers // pp)
     bottleneck = np.maximum(-(-whole // pp), most * fastest) + p2p
-    slot = np.maximum(fastest, costs.last_us) + p2p
-    step = mesh_column(axes, "ga") * bottleneck + (pp - 1) * slot
+    slot = np.maximum(fastest, last) + p2p
+    step = ga * bottleneck + (pp - 1) * slot
     return step + _once(costs, most, bottleneck), memory
 
 
@@ -58,13 +61,6 @@ def _once(costs: CellCosts, most: Array | int, bottleneck: Array) -> Array:
     exchange = most * costs.exchange_us + costs.exchange_ends_us
     exposed = np.maximum(-(-3 * exchange // 10), -(-(2 * exchange - bottleneck) // 2))
     return exposed + most * costs.optimizer_us + costs.optimizer_ends_us + STEP_OVERHEAD_US
-
-
-def _least(arrays: list[Array]) -> Array:
-    result = arrays[0]
-    for array in arrays[1:]:
-        result = np.minimum(result, array)
-    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +87,16 @@ class Bounds:
         tables = self._tables(limit)
         room = np.asarray(capacity)
         ranks = [self._rank(rank, table, room) for rank, table in enumerate(tables)]
-        whole = costs.first_us + costs.last_us
+        last = last_us(problem, costs)
+        whole = costs.first_us + last
         for kind, count in problem.model.kind_counts.items():
             whole = whole + count * costs.layer_us[kind]
         bottleneck = self._least_bottleneck(ranks, -(-whole // shape.pp), limit)
         done = bottleneck < NEVER
         bottleneck = np.where(done, bottleneck, 0)
         most, heaviest = self._fullest()
-        fastest = _least(list(costs.layer_us.values()))
-        slot = np.maximum(heaviest * fastest, costs.last_us)
+        fastest = costs.fastest_us
+        slot = np.maximum(heaviest * fastest, last)
         slot = np.maximum(slot, -(-bottleneck // shape.vpp))
         bottleneck = bottleneck + shape.vpp * costs.p2p_us
         step = self.ga * bottleneck + (shape.pp - 1) * (slot + costs.p2p_us)
@@ -126,7 +123,7 @@ class Bounds:
         return np.maximum((most_step - STEP_OVERHEAD_US) // self.ga, 0)
 
     def _tables(self, limit: Array) -> list[RankTable]:
-        fastest = _least(list(self.costs.layer_us.values()))
+        fastest = self.costs.fastest_us
         most = most_layers(self.problem, self.shape)
         reachable = int((limit // np.maximum(fastest, 1)).max(initial=0))
         top = max(1, min(most, reachable))
@@ -162,7 +159,7 @@ class Bounds:
             time = time + costs.first_us[:, None]
         if rank == self.shape.pp - 1:
             fixed = fixed + costs.last_static + np.maximum(costs.loss - costs.working, 0)
-            time = time + costs.last_us[:, None]
+            time = time + last_us(self.problem, costs)[:, None]
         fits = memory + fixed[:, None] <= capacity.reshape(-1, 1)
         return _Rank(table.layers, np.where(fits, time, NEVER))
 

@@ -8,7 +8,9 @@ microseconds.  They are the same functions, rounded the same way, as in ``constr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -33,6 +35,7 @@ from meshplan.constraints.memory.static import (
     output_static,
 )
 from meshplan.constraints.memory.working import loss_working
+from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array, Axes
 from meshplan.solver.time.ends import embedding_us, loss_us, mtp_projection_us, p2p_us
@@ -56,14 +59,16 @@ class CellCosts:
 
     Attributes
     ----------
-    static, activation, layer_us
-        By layer kind: static memory and saved activations of one layer (quanta), its time.
+    static, activation, gpu_us, host_us
+        By layer kind: static memory and saved activations of one layer (quanta), and its times
+        on GPU and host.  The two times depend on different axes and are only joined
+        (:attr:`layer_us`) for as many cells as are looked at.
     overhead, working
         Memory of every rank besides its layers, and while a layer runs.
     first_static, last_static, loss
         Memory of the embedding; of output layer and MTP; of the logits.
-    first_us, last_us
-        Time of the embedding; of loss and MTP.
+    first_us, loss_us, mtp_us
+        Time of the embedding; of the loss; of one MTP layer's projection and loss.
     p2p_us
         Exposed transfer of one slot.
     exchange_us, optimizer_us
@@ -72,19 +77,36 @@ class CellCosts:
 
     static: dict[LayerKind, Array]
     activation: dict[LayerKind, Array]
-    layer_us: dict[LayerKind, Array]
+    gpu_us: dict[LayerKind, Array]
+    host_us: dict[LayerKind, Array]
     overhead: Array
     working: Array
     first_static: Array
     last_static: Array
     loss: Array
     first_us: Array
-    last_us: Array
+    loss_us: Array
+    mtp_us: Array
     p2p_us: Array
     exchange_us: Array
     exchange_ends_us: Array
     optimizer_us: Array
     optimizer_ends_us: Array
+
+    @cached_property
+    def layer_us(self) -> dict[LayerKind, Array]:
+        """Time of one layer by kind, host included."""
+        return {
+            kind: largest(
+                [-(-(a * gpu + b * self.host_us[kind]) // 1000) for a, b in OVERLAP_TANGENTS]
+            )
+            for kind, gpu in self.gpu_us.items()
+        }
+
+    @property
+    def fastest_us(self) -> Array:
+        """Time of the fastest kind of layer."""
+        return least(list(self.layer_us.values()))
 
     def at(self, indices: tuple[Array, ...]) -> CellCosts:
         """Costs of a list of cells, given their indices along each axis."""
@@ -97,39 +119,46 @@ class CellCosts:
                 )
             ]
 
-        fields = {
-            name: {kind: pick(a) for kind, a in value.items()}
-            if isinstance(value, dict)
-            else pick(value)
-            for name, value in self.__dict__.items()
-        }
-        return CellCosts(**fields)
+        return self._map(pick)
+
+    def rows(self, start: int, stop: int) -> CellCosts:
+        """The same costs for some rows of the mesh axis."""
+        return self._map(lambda array: array[start:stop] if array.shape[0] > 1 else array)
 
     def take(self, chosen: Array) -> CellCosts:
         """Some of a list of cells."""
-        fields = {
-            name: {kind: a[chosen] for kind, a in value.items()}
-            if isinstance(value, dict)
-            else value[chosen]
-            for name, value in self.__dict__.items()
-        }
-        return CellCosts(**fields)
+        return self._map(lambda array: array[chosen])
+
+    def _map(self, function: Callable[[Array], Array]) -> CellCosts:
+        mapped = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, dict):
+                mapped[field.name] = {kind: function(array) for kind, array in value.items()}
+            else:
+                mapped[field.name] = function(value)
+        return CellCosts(**mapped)
+
+    def vectors(self) -> list[Array]:
+        """All cost arrays, in a fixed order."""
+        arrays: list[Array] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            arrays += list(value.values()) if isinstance(value, dict) else [value]
+        return arrays
 
 
 def cell_costs(axes: Axes) -> CellCosts:
     """Tabulate all costs over the axes."""
     problem, card, table = axes.problem, axes.problem.model, axes.table
-    layer_us = {kind: _layer_us(axes, kind) for kind in problem.kinds}
     last_static = sum(table(output_static, part=p) for p in STATIC_PARTS)
     last_static = last_static + table(output_dummy_gradient)
-    last_us = table(loss_us)
+    mtp_us = table(mtp_projection_us) + table(loss_us)
     exchange_ends, optimizer_ends = table(ends_exchange_us), table(ends_optimizer_us)
     if card.mtp_layers:
         for part in STATIC_PARTS:
             last_static = last_static + table(mtp_dense_static, part=part)
             last_static = last_static + table(mtp_expert_static, part=part)
-        one = layer_us[card.mtp_kind] + table(mtp_projection_us) + table(loss_us)
-        last_us = last_us + card.mtp_layers * one
         exchange_ends = exchange_ends + table(mtp_expert_exchange_us)
         optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
     overhead = sum(table(term) for term in OVERHEAD_TERMS)
@@ -137,23 +166,25 @@ def cell_costs(axes: Axes) -> CellCosts:
     return CellCosts(
         static={kind: _static(axes, kind) for kind in problem.kinds},
         activation={kind: _activation(axes, kind) for kind in problem.kinds},
-        layer_us=layer_us,
+        gpu_us={kind: _gpu_us(axes, kind) for kind in problem.kinds},
+        host_us={kind: table(host_us, kind=kind) for kind in problem.kinds},
         overhead=overhead,
-        working=_largest([table(term) for term in WORKING_TERMS]),
+        working=largest([table(term) for term in WORKING_TERMS]),
         first_static=sum(table(embedding_static, part=p) for p in STATIC_PARTS),
         last_static=last_static,
         loss=table(loss_working),
         first_us=table(embedding_us),
-        last_us=last_us,
+        loss_us=table(loss_us),
+        mtp_us=mtp_us,
         p2p_us=table(p2p_us),
-        exchange_us=_largest(
+        exchange_us=largest(
             [
                 table(dense_exchange_us, kind=kind) + table(expert_exchange_us, kind=kind)
                 for kind in problem.kinds
             ]
         ),
         exchange_ends_us=exchange_ends,
-        optimizer_us=_largest(
+        optimizer_us=largest(
             [
                 table(dense_optimizer_us, kind=kind) + table(expert_optimizer_us, kind=kind)
                 for kind in problem.kinds
@@ -163,7 +194,24 @@ def cell_costs(axes: Axes) -> CellCosts:
     )
 
 
-def _largest(arrays: list[Array]) -> Array:
+def last_us(problem: Problem, costs: CellCosts) -> Array:
+    """Time of the last stage besides its layers: loss, and MTP layers with theirs."""
+    card = problem.model
+    if not card.mtp_layers:
+        return costs.loss_us
+    return costs.loss_us + card.mtp_layers * (costs.layer_us[card.mtp_kind] + costs.mtp_us)
+
+
+def least(arrays: list[Array]) -> Array:
+    """Elementwise minimum."""
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = np.minimum(result, array)
+    return result
+
+
+def largest(arrays: list[Array]) -> Array:
+    """Elementwise maximum."""
     result = arrays[0]
     for array in arrays[1:]:
         result = np.maximum(result, array)
@@ -189,10 +237,10 @@ def _activation(axes: Axes, kind: LayerKind) -> Array:
     return total
 
 
-def _layer_us(axes: Axes, kind: LayerKind) -> Array:
-    gpu = sum(
+def _gpu_us(axes: Axes, kind: LayerKind) -> Array:
+    total = sum(
         axes.table(term, **({"kind": kind} if with_kind else {}))
         for term, with_kind in gpu_terms(kind).values()
     )
-    host = axes.table(host_us, kind=kind)
-    return _largest([-(-(a * gpu + b * host) // 1000) for a, b in OVERLAP_TANGENTS])
+    assert not isinstance(total, int)
+    return total

@@ -7,6 +7,7 @@ program is exact: its optimum is the best plan among the given cells.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,7 +24,7 @@ from meshplan.constraints.pipeline import (
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.schedule import live_chunks
 from meshplan.scenarios.model_card import LayerKind
-from meshplan.solver.costs import CellCosts
+from meshplan.solver.costs import CellCosts, last_us
 from meshplan.solver.shapes import Shape, least_layers, most_layers
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -100,6 +101,7 @@ class _Program:
         self.chosen = [self.model.new_bool_var(f"cell{i}") for i in range(count)]
         self.model.add_exactly_one(self.chosen)
         self.layers: list[Any] = []
+        self.most = self._most_on_a_rank()
         self.slot_kinds = self._fixed_kinds() if self.fixed is not None else self._free_kinds()
         self.step = self.model.new_int_var(0, _LONGEST_US, "step")
         self.peak = self.model.new_int_var(0, min(_LARGEST, goal.most_peak), "peak")
@@ -116,10 +118,13 @@ class _Program:
     def _free_kinds(self) -> list[dict[LayerKind, Any]]:
         """Number of layers of each kind in each slot, from the layers of each rank."""
         pp, vpp, total = self.shape.pp, self.shape.vpp, self.problem.model.layers
-        most = most_layers(self.problem, self.shape)
+        most = self.most
         chunks: list[list[Any]] = []
         for rank in range(pp):
-            least = least_layers(self.shape, rank)
+            least = max(least_layers(self.shape, rank), total - (pp - 1) * most)
+            if least > most:
+                self.model.add_bool_or([])
+                least = most
             n = self.model.new_int_var(least, most, f"n{rank}")
             self.layers.append(n)
             rows = [
@@ -136,6 +141,15 @@ class _Program:
         if len(self.kinds) == 1:
             return [{self.kinds[0]: count} for count in counts]
         return self._kinds_by_cut(counts)
+
+    def _most_on_a_rank(self) -> int:
+        """Most layers of a rank within the time limit and the fewest of the others."""
+        fastest = self.costs.fastest_us
+        in_time = max(
+            (int(limit) - STEP_OVERHEAD_US) // (int(ga) * max(1, int(time)))
+            for limit, ga, time in zip(self.goal.most_step, self.ga, fastest, strict=True)
+        )
+        return max(0, min(most_layers(self.problem, self.shape), in_time))
 
     def _kinds_by_cut(self, counts: list[Any]) -> list[dict[LayerKind, Any]]:
         """Kinds in each slot follow from where it begins and ends."""
@@ -173,6 +187,7 @@ class _Program:
         exposed = model.new_int_var(0, _LONGEST_US, "exposed")
         most = self._most_layers()
         last = pp * vpp - 1
+        ends_us = last_us(self.problem, costs)
         for cell, literal in enumerate(self.chosen):
             p2p = int(costs.p2p_us[cell])
             times = []
@@ -181,7 +196,7 @@ class _Program:
                 if index == 0:
                     time = time + int(costs.first_us[cell])
                 if index == last:
-                    time = time + int(costs.last_us[cell])
+                    time = time + int(ends_us[cell])
                 times.append(time)
                 self._enforce(heaviest >= time, literal)
             for rank in range(pp):
@@ -213,47 +228,86 @@ class _Program:
     # -- memory --------------------------------------------------------------------------------
 
     def _post_memory(self) -> None:
-        pp, vpp, costs, card = self.shape.pp, self.shape.vpp, self.costs, self.problem.model
+        """Memory of each stage at the schedule moments that are the worst for like layers."""
+        for rank in range(self.shape.pp):
+            for vector in self._likely_vectors(rank):
+                self._post_moment(rank, vector)
+
+    def _likely_vectors(self, rank: int) -> list[tuple[int, ...]]:
+        """Live vectors that are the largest for some number of layers that are all alike."""
+        vectors = live_chunks(self.shape.pp, self.shape.vpp, self.shape.level, rank)
+        if self.fixed is not None:
+            return list(vectors)
+        last = rank == self.shape.pp - 1
+        sizes = [chunk_counts(n, self.shape.vpp, last_rank=last) for n in range(self.most + 1)]
+        return sorted({max(vectors, key=lambda x, c=chunks: _dot(x, c)) for chunks in sizes})  # type: ignore[misc]
+
+    def _post_moment(self, rank: int, vector: tuple[int, ...]) -> None:
+        """The stage's memory at the schedule moment with these live micro-batches."""
+        for cell, literal in enumerate(self.chosen):
+            base, sizes = self._stage(rank, cell, self.slot_kinds[rank :: self.shape.pp])
+            live = sum(c * size for c, size in zip(vector, sizes, strict=True) if c)
+            self._enforce(self.peak >= base + live, literal)
+
+    def _stage(
+        self, rank: int, cell: int, slots: Sequence[dict[LayerKind, Any]]
+    ) -> tuple[Any, list[Any]]:
+        """Memory of a stage without live activations, and the activations of each chunk."""
+        costs, card = self.costs, self.problem.model
+        base: Any = int(costs.overhead[cell])
+        transient = int(costs.working[cell])
+        sizes = [self._weigh(costs.activation, cell, counts) for counts in slots]
+        if rank == 0:
+            base = base + int(costs.first_static[cell])
+        if rank == self.shape.pp - 1:
+            base = base + int(costs.last_static[cell])
+            transient = max(transient, int(costs.loss[cell]))
+            if card.mtp_layers:
+                mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][cell])
+                sizes[-1] = sizes[-1] + mtp
+        for counts in slots:
+            base = base + self._weigh(costs.static, cell, counts)
+        return base + transient, sizes
+
+    def _overlooked(self, solver: cp_model.CpSolver, cell: int) -> list[tuple[int, tuple[int, ...]]]:
+        """Moments not posted yet at which a stage needs more than the solution's peak."""
+        peak, pp = solver.value(self.peak), self.shape.pp
+        found = []
         for rank in range(pp):
-            slots = self.slot_kinds[rank::pp]
-            vectors = live_chunks(pp, vpp, self.shape.level, rank)
-            for cell, literal in enumerate(self.chosen):
-                base: Any = int(costs.overhead[cell])
-                transient = int(costs.working[cell])
-                sizes = [self._weigh(costs.activation, cell, counts) for counts in slots]
-                if rank == 0:
-                    base = base + int(costs.first_static[cell])
-                if rank == pp - 1:
-                    base = base + int(costs.last_static[cell])
-                    transient = max(transient, int(costs.loss[cell]))
-                    if card.mtp_layers:
-                        mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][cell])
-                        sizes[-1] = sizes[-1] + mtp
-                for counts in slots:
-                    base = base + self._weigh(costs.static, cell, counts)
-                for vector in vectors:
-                    live = sum(c * size for c, size in zip(vector, sizes, strict=True) if c)
-                    self._enforce(self.peak >= base + transient + live, literal)
+            slots = [
+                {k: n if isinstance(n, int) else solver.value(n) for k, n in counts.items()}
+                for counts in self.slot_kinds[rank::pp]
+            ]
+            base, sizes = self._stage(rank, cell, slots)
+            vectors = live_chunks(pp, self.shape.vpp, self.shape.level, rank)
+            worst = max(vectors, key=lambda x, s=sizes: _dot(x, s))  # type: ignore[misc]
+            if base + _dot(worst, sizes) > peak:
+                found.append((rank, worst))
+        return found
 
     # -- solve ---------------------------------------------------------------------------------
 
     def solve(self, time_limit_s: float) -> Answer | None:
-        if time_limit_s <= 0:
-            raise LimitReached
+        """Solve, adding schedule moments that turn out to matter until none does."""
         objective = self.step if self.goal.minimise == "step" else self.peak
         self.model.add(objective >= self.goal.least)
         self.model.minimize(objective)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.cp_model_probing_level = 0
-        solver.parameters.max_time_in_seconds = time_limit_s
-        solver.parameters.catch_sigint_signal = False  # Python turns Ctrl-C into an exception
-        status = solver.solve(self.model)
-        if status == cp_model.INFEASIBLE:
-            return None
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            raise LimitReached
-        cell = next(i for i, literal in enumerate(self.chosen) if solver.boolean_value(literal))
+        deadline = time.monotonic() + time_limit_s
+        while True:
+            solver = _solver(deadline - time.monotonic())
+            status = solver.solve(self.model)
+            if status == cp_model.INFEASIBLE:
+                return None
+            if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+                raise LimitReached
+            cell = next(i for i, literal in enumerate(self.chosen) if solver.boolean_value(literal))
+            moments = self._overlooked(solver, cell)
+            if not moments:
+                return self._answer(solver, cell, proved=status == cp_model.OPTIMAL)
+            for rank, vector in moments:
+                self._post_moment(rank, vector)
+
+    def _answer(self, solver: cp_model.CpSolver, cell: int, *, proved: bool) -> Answer:
         slots = self.fixed
         if slots is None:
             slots = slots_from_rank_counts(
@@ -266,8 +320,29 @@ class _Program:
             slots=slots,
             objective=round(solver.objective_value),
             bound=round(solver.best_objective_bound),
-            proved=status == cp_model.OPTIMAL,
+            proved=proved,
         )
+
+
+def _solver(time_limit_s: float) -> cp_model.CpSolver:
+    """One deterministic worker: programs are small, and the same input gives the same plan."""
+    if time_limit_s <= 0:
+        raise LimitReached
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    # Measured on the seed scenarios: for programs of this size presolve and the linear relaxation
+    # cost more than they save (36 ms -> 7 ms a program).
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    solver.parameters.max_presolve_iterations = 1
+    solver.parameters.linearization_level = 0
+    solver.parameters.max_time_in_seconds = time_limit_s
+    solver.parameters.catch_sigint_signal = False  # Python turns Ctrl-C into an exception
+    return solver
+
+
+def _dot(a: Sequence[int], b: Sequence[int]) -> int:
+    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 __all__ = ["Answer", "Goal", "LimitReached", "Shape", "solve_program"]

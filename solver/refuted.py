@@ -16,10 +16,7 @@ from meshplan.solver.shapes import Shape
 
 def cost_vectors(costs: CellCosts, ga: Array) -> Array:
     """All costs of each cell of a list, one row a cell."""
-    columns = [ga]
-    for value in costs.__dict__.values():
-        columns += list(value.values()) if isinstance(value, dict) else [value]
-    return np.stack(columns, axis=1)
+    return np.stack([ga, *costs.vectors()], axis=1)
 
 
 class Refuted:

@@ -16,6 +16,7 @@ Every plan is costed again by :mod:`~meshplan.solver.judge` before it is returne
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,6 +41,9 @@ from meshplan.solver.space import build_axes, vpp_choices
 _FIRST_ROUND = 256
 #: Growth of the step-time limit from one round of deepening to the next, at least.
 _GROWTH = 1.02
+#: Cells whose coarse bounds, and whose refined bounds, are computed in one go.
+_CELLS_AT_ONCE = 1_000_000
+_REFINED_AT_ONCE = 8192
 #: How far beyond the limit of its round a program may look for a plan.
 _WIDER = 1.3
 #: Limit of a round without a limit, us: longer than any step, and far from overflow.
@@ -48,19 +52,32 @@ _UNLIMITED = 1 << 50
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """All cells of one pipeline degree, with their coarse bounds of the step time.
+    """Cells of one pipeline degree whose memory may suffice, with their coarse bounds.
 
-    ``memory`` is the least sum over the stages of what any legal cell must hold, in quanta.
+    Attributes
+    ----------
+    indices
+        Position of each cell along every axis but vpp.
+    bounds, memory
+        Least step time of each cell, scaled; least memory of all its stages together, quanta.
+    vpp_allowed
+        By mesh row and vpp: whether the rules allow them together.
+    ga, gbs
+        By mesh row.
+    least_memory
+        Least memory of all stages together over all legal cells, also of those left out.
     """
 
     pp: int
     axes: Axes
     costs: CellCosts
+    indices: tuple[np.ndarray, ...]
     bounds: np.ndarray
-    allowed: np.ndarray
+    memory: np.ndarray
+    vpp_allowed: np.ndarray
     ga: np.ndarray
-    scale: np.ndarray
-    memory: int
+    gbs: np.ndarray
+    least_memory: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,20 +180,45 @@ class Search:
         return found
 
     def _region(self, axes: Axes) -> Region:
+        """Tabulate costs and coarse bounds, some mesh rows at a time to bound the memory used."""
         mesh_only = {"pp", *MESH}
         mixed = [rule for rule in self.rules if not set(rule.scope) <= mesh_only]
         costs = cell_costs(axes)
-        allowed = axes.allowed(mixed)
-        ga = mesh_column(axes, "ga")
-        scale = mesh_column(axes, "gbs")
-        step, memory = coarse_bounds(self.problem, axes, costs)
-        legal = allowed.any(axis=5, keepdims=True)
-        least = int(np.where(legal, memory, NEVER).min())
-        step = np.where(memory <= axes.pp * self.capacity, step, NEVER)
-        scaled = np.where(legal & (step < NEVER), self._scaled(step, scale), NEVER)
-        full = np.broadcast_to(scaled, (*axes.shape[:5], 1))
-        self.statistics.cells += full.size * axes.shape[5]
-        return Region(axes.pp, axes, costs, full, allowed, ga, scale, least)
+        vpp_allowed = axes.allowed(rule for rule in mixed if "vpp" in rule.scope)
+        allowed = axes.allowed(rule for rule in mixed if "vpp" not in rule.scope)
+        vpp_allowed = np.broadcast_to(vpp_allowed, (len(axes.mesh), 1, 1, 1, 1, axes.shape[5]))
+        vpp_allowed = vpp_allowed[:, 0, 0, 0, 0, :]
+        any_vpp = vpp_allowed.any(axis=1).reshape(-1, 1, 1, 1, 1, 1)
+        ga, gbs = mesh_column(axes, "ga"), mesh_column(axes, "gbs")
+        a_row = math.prod(axes.shape[1:5])
+        step_rows = max(1, _CELLS_AT_ONCE // a_row)
+        parts: list[tuple[np.ndarray, ...]] = []
+        least_memory = NEVER
+        for start in range(0, len(axes.mesh), step_rows):
+            stop = start + step_rows
+            part = costs.rows(start, stop)
+            step, memory = coarse_bounds(self.problem, axes.pp, part, ga[start:stop])
+            legal = any_vpp[start:stop] & (allowed[start:stop] if len(allowed) > 1 else allowed)
+            full = (len(ga[start:stop]), *axes.shape[1:5], 1)
+            memory = np.broadcast_to(np.where(legal, memory, NEVER), full)
+            least_memory = min(least_memory, int(memory.min()))
+            chosen = np.nonzero(memory <= axes.pp * self.capacity)
+            scaled = self._scaled(np.broadcast_to(step, full)[chosen], gbs[start:stop][chosen[0], 0, 0, 0, 0, 0])
+            parts.append((chosen[0] + start, *chosen[1:5], scaled, memory[chosen]))
+        joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+        self.statistics.cells += math.prod(axes.shape)
+        return Region(
+            axes.pp,
+            axes,
+            costs,
+            tuple(joined[:5]),
+            joined[5],
+            joined[6],
+            vpp_allowed,
+            ga[:, 0, 0, 0, 0, 0],
+            gbs[:, 0, 0, 0, 0, 0],
+            least_memory,
+        )
 
     def _scaled(self, step: np.ndarray, gbs: np.ndarray) -> np.ndarray:
         """Step time scaled to the largest batch, rounded up."""
@@ -188,56 +230,37 @@ class Search:
         """Cells whose refined bound of the scaled step time is at most ``most``."""
         found = []
         for region in regions:
-            chosen = np.nonzero(region.bounds <= most)
-            if len(chosen[0]):
-                found += self._refine(region, chosen[:5], most)
+            chosen = np.nonzero(region.bounds <= most)[0]
+            if len(chosen):
+                found += self._refine(region, chosen, most)
         return found
 
-    def _refine(
-        self, region: Region, indices: tuple[np.ndarray, ...], most: int
-    ) -> Iterator[Pool]:
-        axes = region.axes
-        for vpp_index, (vpp,) in enumerate(axes.others["vpp"]):
-            at = (*indices, np.full_like(indices[0], vpp_index))
-            legal = region.allowed[
-                tuple(
-                    index if size > 1 else np.zeros_like(index)
-                    for index, size in zip(at, region.allowed.shape, strict=True)
-                )
-            ]
-            ga = region.ga[at[0], 0, 0, 0, 0, 0]
+    def _refine(self, region: Region, chosen: np.ndarray, most: int) -> Iterator[Pool]:
+        indices = tuple(index[chosen] for index in region.indices)
+        ga, gbs = region.ga[indices[0]], region.gbs[indices[0]]
+        for vpp_index, (vpp,) in enumerate(region.axes.others["vpp"]):
+            legal = region.vpp_allowed[indices[0], vpp_index]
             classes = np.array([live_class(region.pp, int(vpp), int(g)) for g in ga])
             for level in np.unique(classes[legal]):
-                chosen = np.nonzero(legal & (classes == level))[0]
-                yield from self._pool(
-                    region, Shape(region.pp, int(vpp), int(level)), vpp_index, indices, chosen, most
-                )
+                part = np.nonzero(legal & (classes == level))[0]
+                shape = Shape(region.pp, int(vpp), int(level))
+                for start in range(0, len(part), _REFINED_AT_ONCE):
+                    some = part[start : start + _REFINED_AT_ONCE]
+                    at = tuple(index[some] for index in indices)
+                    costs = region.costs.at((*at, np.full_like(at[0], vpp_index)))
+                    pool = Pool(region, shape, vpp_index, at, costs, ga[some], gbs[some], ga[some])
+                    yield from self._bounded(pool, most)
 
-    def _pool(
-        self,
-        region: Region,
-        shape: Shape,
-        vpp_index: int,
-        indices: tuple[np.ndarray, ...],
-        chosen: np.ndarray,
-        most: int,
-    ) -> Iterator[Pool]:
-        for start in range(0, len(chosen), 8192):
-            part = chosen[start : start + 8192]
-            at = tuple(index[part] for index in indices)
-            costs = region.costs.at((*at, np.full_like(at[0], vpp_index)))
-            ga = region.ga[at[0], 0, 0, 0, 0, 0]
-            scale = region.scale[at[0], 0, 0, 0, 0, 0]
-            most_step = self._unscaled(most, scale)
-            bounds = Bounds(self.problem, shape, costs, ga)
-            step = bounds.least_step(self.capacity, int(most_step.max()))
-            self.statistics.refined += len(part)
-            least = np.where(step < NEVER, self._scaled(step, scale), NEVER)
-            keep = np.nonzero(least <= most)[0]
-            if len(keep):
-                keep = keep[np.argsort(least[keep], kind="stable")]
-                pool = Pool(region, shape, vpp_index, at, costs, ga, scale, least)
-                yield pool.take(keep)
+    def _bounded(self, pool: Pool, most: int) -> Iterator[Pool]:
+        """The cells of a pool whose refined bound is at most ``most``, best first."""
+        bounds = Bounds(self.problem, pool.shape, pool.costs, pool.ga)
+        step = bounds.least_step(self.capacity, int(self._unscaled(most, pool.scale).max()))
+        self.statistics.refined += len(step)
+        least = np.where(step < NEVER, self._scaled(step, pool.scale), NEVER)
+        keep = np.nonzero(least <= most)[0]
+        if len(keep):
+            keep = keep[np.argsort(least[keep], kind="stable")]
+            yield replace(pool, least=least).take(keep)
 
     def _unscaled(self, most: int, gbs: np.ndarray) -> np.ndarray:
         """Most step time of a batch of ``gbs`` whose scaled time is at most ``most``."""
@@ -331,7 +354,7 @@ class Search:
 
     def least_mean_memory(self) -> int | None:
         """Least memory per GPU, averaged over the stages, of any legal layout; None if none."""
-        least = [region.memory // region.pp for region in self.regions()]
+        least = [region.least_memory // region.pp for region in self.regions()]
         return min(least) if least else None
 
     # -- the phases ------------------------------------------------------------------------------
@@ -343,7 +366,7 @@ class Search:
         its limit and solves those whose refined bound does, best first.  A plan found is optimal
         once no bound is below it; without one the next round has a wider limit.
         """
-        coarse = np.sort(np.concatenate([r.bounds[r.bounds < NEVER].ravel() for r in regions]))
+        coarse = np.sort(np.concatenate([r.bounds for r in regions]))
         if not len(coarse):
             return None
         self.bound = max(self.bound, int(coarse[0]))
