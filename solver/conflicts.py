@@ -1,8 +1,9 @@
 """Why nothing is possible: one irreducible set of facts that cannot hold together.
 
 Facts are the rules, the memory of the GPUs, and what the scenario pins.  The set is shrunk by our
-own exact procedure (QuickXplain, Junker 2004), in an order that keeps what a person can change:
-leaving any fact out makes the rest possible, and every such claim is checked by a search.
+own exact procedure, in an order that keeps what a person can change: leaving any fact out makes
+the rest possible.  A clash of rules and pins is found by :mod:`~meshplan.solver.legality`; if these
+agree, memory is part of the conflict, and a search decides which pins and limits are as well.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from meshplan.constraints.pipeline import parse_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.judge import active_rules
+from meshplan.solver.legality import Legality
+from meshplan.solver.program import LimitReached
 from meshplan.solver.results import Conflict
 from meshplan.solver.search import Search
 
@@ -53,24 +56,55 @@ def broken_layout_rules(problem: Problem) -> list:  # type: ignore[type-arg]
     return [rule for rule in ALL_LAYOUT_RULES if rule.check(problem, layout) is not None]
 
 
+#: Rules that are the user's own limits, not the framework's: a memory conflict may rest on them.
+LIMIT_RULES = ("tp-within-domain", "etp-within-domain", "ep-within-domain", "min-dp")
+
+
 def conflict(problem: Problem, deadline: float | None = None) -> Conflict:
     """One irreducible conflict of a problem that is proved infeasible."""
     everything = facts(problem)
-    core = quickxplain(everything, lambda kept: _possible(problem, kept, deadline))
-    rules = tuple(fact.id for fact in everything if fact in core and not fact.is_pin)
-    paths = [fact.id for fact in everything if fact in core and fact.is_pin]
+    broken = broken_layout_rules(problem)
+    if broken:
+        core = [broken[0].id, "options.pipeline_layout"]
+        return _worded(problem, everything, core, minimal=True)
+    legality = Legality(problem, active_rules(problem))
+    named = [fact.id for fact in everything if fact.id != MEMORY]
+    if not legality.possible(named):
+        return _worded(problem, everything, legality.core(named), minimal=True)
+    return _memory_conflict(problem, everything, deadline)
+
+
+def _memory_conflict(
+    problem: Problem, everything: Sequence[Fact], deadline: float | None
+) -> Conflict:
+    """Which pins and limits leave too little memory; the framework's own rules always hold."""
+    movable = [f for f in everything if f.is_pin or f.id in LIMIT_RULES]
+    try:
+        core = quickxplain(movable, lambda kept: _fits(problem, kept, deadline))
+        minimal = True
+    except LimitReached:
+        core, minimal = frozenset(movable), False
+    return _worded(problem, everything, [MEMORY, *(f.id for f in core)], minimal=minimal)
+
+
+def _worded(
+    problem: Problem, everything: Sequence[Fact], core: Sequence[str], *, minimal: bool
+) -> Conflict:
+    rules = tuple(f.id for f in everything if f.id in core and not f.is_pin)
+    paths = [f.id for f in everything if f.id in core and f.is_pin]
     pins = tuple(_pin_text(problem, path) for path in paths)
-    return Conflict(rules, pins, _text(problem, rules, paths, pins), minimal=True)
+    return Conflict(rules, pins, _text(problem, rules, paths, pins), minimal=minimal)
 
 
 def quickxplain(
     everything: Sequence[Fact], possible: Callable[[Sequence[Fact]], bool]
 ) -> frozenset[Fact]:
-    """Irreducible subset that is impossible; facts late in the sequence are kept first."""
+    """Irreducible subset of facts that is impossible; empty if no fact at all is possible.
 
-    def explain(
-        background: list[Fact], added: bool, candidates: list[Fact]
-    ) -> list[Fact]:
+    Junker 2004; facts late in the sequence are kept rather than early ones.
+    """
+
+    def explain(background: list[Fact], added: bool, candidates: list[Fact]) -> list[Fact]:
         if added and not possible(background):
             return []
         if len(candidates) == 1:
@@ -81,31 +115,22 @@ def quickxplain(
         from_late = explain(background + from_early, bool(from_early), late)
         return from_early + from_late
 
-    if possible([]) is False:
+    if not everything or not possible([]):
         return frozenset()
     return frozenset(explain([], False, list(everything)))
 
 
-def _possible(problem: Problem, kept: Sequence[Fact], deadline: float | None) -> bool:
-    """Whether any layout respects these facts and no others."""
-    ids = {fact.id for fact in kept if not fact.is_pin}
-    paths = {fact.id for fact in kept if fact.is_pin}
-    if any(rule.id in ids for rule in broken_layout_rules(problem)) and (
-        "options.pipeline_layout" in paths
-    ):
-        return False
-    if "options.pipeline_layout" not in paths or broken_layout_rules(problem):
+def _fits(problem: Problem, kept: Sequence[Fact], deadline: float | None) -> bool:
+    """Whether any layout fits in memory with these pins and limits and all other rules."""
+    ids = {fact.id for fact in kept}
+    if "options.pipeline_layout" not in ids:
         problem = replace(problem, layout_string=None, even_split=False)
-    pins = {pin.decision: pin.values for pin in problem.pins if pin.path in paths}
     search = Search(
         problem,
-        rules=[rule for rule in active_rules(problem) if rule.id in ids],
-        pins=pins,
-        capacity=problem.capacity if MEMORY in ids else UNLIMITED,
+        rules=[r for r in active_rules(problem) if r.id in ids or r.id not in LIMIT_RULES],
+        pins={pin.decision: pin.values for pin in problem.pins if pin.path in ids},
         deadline=deadline,
     )
-    if MEMORY not in ids:
-        return search.any_legal()
     return search.any_plan()
 
 
@@ -166,7 +191,8 @@ def _memory_text(problem: Problem, rules: tuple[str, ...], paths: Sequence[str])
     node = problem.node_type
     usable = problem.capacity / QUANTA_PER_GIB
     pins = {pin.decision: pin.values for pin in problem.pins if pin.path in paths}
-    kept = [rule for rule in active_rules(problem) if rule.id in rules]
+    dropped = set(LIMIT_RULES) - set(rules)
+    kept = [rule for rule in active_rules(problem) if rule.id not in dropped]
     search = Search(problem, rules=kept, pins=pins, capacity=UNLIMITED)
     least = search.least_mean_memory()
     room = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -233,14 +234,11 @@ class _Program:
             for vector in self._likely_vectors(rank):
                 self._post_moment(rank, vector)
 
-    def _likely_vectors(self, rank: int) -> list[tuple[int, ...]]:
+    def _likely_vectors(self, rank: int) -> Sequence[tuple[int, ...]]:
         """Live vectors that are the largest for some number of layers that are all alike."""
-        vectors = live_chunks(self.shape.pp, self.shape.vpp, self.shape.level, rank)
         if self.fixed is not None:
-            return list(vectors)
-        last = rank == self.shape.pp - 1
-        sizes = [chunk_counts(n, self.shape.vpp, last_rank=last) for n in range(self.most + 1)]
-        return sorted({max(vectors, key=lambda x, c=chunks: _dot(x, c)) for chunks in sizes})  # type: ignore[misc]
+            return live_chunks(self.shape.pp, self.shape.vpp, self.shape.level, rank)
+        return _largest_moments(self.shape, rank, self.most)
 
     def _post_moment(self, rank: int, vector: tuple[int, ...]) -> None:
         """The stage's memory at the schedule moment with these live micro-batches."""
@@ -322,6 +320,15 @@ class _Program:
             bound=round(solver.best_objective_bound),
             proved=proved,
         )
+
+
+@lru_cache(maxsize=65536)
+def _largest_moments(shape: Shape, rank: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """Live vectors that are the largest for some number of like layers up to ``most``."""
+    vectors = live_chunks(shape.pp, shape.vpp, shape.level, rank)
+    last = rank == shape.pp - 1
+    sizes = [chunk_counts(n, shape.vpp, last_rank=last) for n in range(most + 1)]
+    return tuple(sorted({max(vectors, key=lambda x, c=chunks: _dot(x, c)) for chunks in sizes}))  # type: ignore[misc]
 
 
 def _solver(time_limit_s: float) -> cp_model.CpSolver:

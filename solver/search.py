@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +41,8 @@ from meshplan.solver.space import build_axes, vpp_choices
 _FIRST_ROUND = 256
 #: Growth of the step-time limit from one round of deepening to the next, at least.
 _GROWTH = 1.02
+#: Cells of a pipeline degree that a mere search for feasibility tries first.
+_ROOMIEST = 16
 #: Cells whose coarse bounds, and whose refined bounds, are computed in one go.
 _CELLS_AT_ONCE = 1_000_000
 _REFINED_AT_ONCE = 8192
@@ -168,16 +170,17 @@ class Search:
 
     def regions(self) -> list[Region]:
         """Cells of every pipeline degree that has legal rows."""
-        found = []
+        return list(self.each_region())
+
+    def each_region(self) -> Iterator[Region]:
+        """One pipeline degree after the other."""
         for pp in self.pins.get("pp", self.problem.candidates["pp"]):
             vpp = vpp_choices(self.problem, int(pp), self.pins)
             if not vpp:
                 continue
             axes = build_axes(self.problem, int(pp), self.rules, self.pins, vpp)
-            if 0 in axes.shape:
-                continue
-            found.append(self._region(axes))
-        return found
+            if 0 not in axes.shape:
+                yield self._region(axes)
 
     def _region(self, axes: Axes) -> Region:
         """Tabulate costs and coarse bounds, some mesh rows at a time to bound the memory used."""
@@ -330,27 +333,23 @@ class Search:
 
     # -- feasibility -----------------------------------------------------------------------------
 
-    def any_legal(self) -> bool:
-        """Whether any layout obeys the rules and pins, memory aside."""
-        mesh_only = {"pp", *MESH}
-        mixed = [rule for rule in self.rules if not set(rule.scope) <= mesh_only]
-        for pp in self.pins.get("pp", self.problem.candidates["pp"]):
-            vpp = vpp_choices(self.problem, int(pp), self.pins)
-            if not vpp:
-                continue
-            axes = build_axes(self.problem, int(pp), self.rules, self.pins, vpp)
-            if 0 not in axes.shape and axes.allowed(mixed).any():
-                return True
-        return False
-
     def any_plan(self) -> bool:
         """Whether any layout obeys the rules and pins and fits in memory."""
-        regions = self.regions()
-        pools = self.pools(regions, _UNLIMITED)
-        return any(
-            self._solve(cell, "step", _UNLIMITED, self.capacity, 0) is not None
-            for _, cell in self._in_order(pools, [pool.least for pool in pools])
-        )
+        regions = []
+        for region in self.each_region():
+            roomiest = np.argsort(region.memory, kind="stable")[:_ROOMIEST]
+            if self._any_of(self._refine(region, roomiest, _UNLIMITED)):
+                return True
+            if len(region.memory) > len(roomiest):
+                regions.append(region)
+        return any(self._any_of(self.pools([region], _UNLIMITED)) for region in regions)
+
+    def _any_of(self, pools: Iterable[Pool]) -> bool:
+        for pool in pools:
+            for _, cell in self._in_order([pool], [pool.least]):
+                if self._solve(cell, "step", _UNLIMITED, self.capacity, 0) is not None:
+                    return True
+        return False
 
     def least_mean_memory(self) -> int | None:
         """Least memory per GPU, averaged over the stages, of any legal layout; None if none."""

@@ -1,0 +1,135 @@
+"""Which rules and pins clash, memory aside: one small CP-SAT model with a switch for each fact.
+
+Every rule is a table of allowed assignments over the values of its scope, enforced by the literal
+of its fact; every pin a domain, enforced likewise.  Facts are switched on as assumptions, so one
+model answers every question of the shrinking procedure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from meshplan.constraints.decisions import CP_COMM_TYPES, DECISIONS, DERIVED, DISPATCHERS
+from meshplan.constraints.layout import Value
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.rule import Rule
+
+_CODES: dict[str, tuple[str, ...]] = {"dispatcher": DISPATCHERS, "cp_comm": CP_COMM_TYPES}
+#: Values of a pin given as a range that are looked at.
+_MOST_PINNED = 4096
+
+
+def _divisors(number: int) -> list[int]:
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+class Legality:
+    """The model; facts are named by rule id or by the path of the pinned field."""
+
+    def __init__(self, problem: Problem, rules: Iterable[Rule]) -> None:
+        self.problem = problem
+        self.model = cp_model.CpModel()
+        self.domains = self._domains()
+        self.variables: dict[str, Any] = {}
+        self.literals: dict[str, Any] = {}
+        for name, values in self.domains.items():
+            codes = sorted(self._code(name, v) for v in values)
+            domain = cp_model.Domain.from_values(codes)
+            self.variables[name] = self.model.new_int_var_from_domain(domain, name)
+        for pin in problem.pins:
+            self._post_pin(pin.path, pin.decision, pin.values)
+        for rule in rules:
+            self._post_rule(rule)
+
+    def _domains(self) -> dict[str, list[Value]]:
+        problem = self.problem
+        batches = [int(v) for v in problem.candidates["gbs"]]
+        derived: dict[str, list[Value]] = {
+            "dp": list(_divisors(problem.gpus)),
+            "edp": list(_divisors(problem.gpus)),
+            "ga": sorted({d for batch in batches for d in _divisors(batch)}),
+        }
+        domains: dict[str, list[Value]] = {}
+        for name in DECISIONS:
+            values = list(problem.candidates.get(name, derived.get(name, [1])))
+            pinned = problem.pinned.get(name, ())
+            if not isinstance(pinned, range):
+                values += [v for v in pinned if v not in values]
+            domains[name] = values
+        for name, sources in DERIVED.items():
+            domains[name] = sorted(set(self._tokens(name, sources, domains).values()))
+        return domains
+
+    def _tokens(
+        self, name: str, sources: Sequence[str], domains: dict[str, list[Value]]
+    ) -> dict[tuple[Value, ...], int]:
+        result: dict[tuple[Value, ...], int] = {}
+        for values in itertools.product(*(domains[s] for s in sources)):
+            named = dict(zip(sources, values, strict=True))
+            tokens = self.problem.tokens(int(named["cp"]), int(named["mbs"]))
+            result[values] = -(-tokens // int(named.get("tp", 1)))
+        return result
+
+    @staticmethod
+    def _code(name: str, value: Value) -> int:
+        return _CODES[name].index(str(value)) if name in _CODES else int(value)
+
+    def _literal(self, fact: str) -> Any:
+        if fact not in self.literals:
+            self.literals[fact] = self.model.new_bool_var(fact)
+        return self.literals[fact]
+
+    def _post_pin(self, path: str, name: str, values: Sequence[Value]) -> None:
+        allowed = values if isinstance(values, range) else set(values)
+        codes = [self._code(name, v) for v in self.domains[name] if v in allowed]
+        domain = cp_model.Domain.from_values(codes[:_MOST_PINNED])
+        constraint = self.model.add_linear_expression_in_domain(self.variables[name], domain)
+        constraint.only_enforce_if(self._literal(path))
+
+    def _post_rule(self, rule: Rule) -> None:
+        columns = [self.domains[name] for name in rule.scope]
+        rows = [
+            tuple(self._code(n, v) for n, v in zip(rule.scope, values, strict=True))
+            for values in itertools.product(*columns)
+            if rule.holds(self.problem, *values)
+        ]
+        variables = [self.variables[name] for name in rule.scope]
+        literal = self._literal(rule.id)
+        if rows:
+            self.model.add_allowed_assignments(variables, rows).only_enforce_if(literal)
+        else:
+            self.model.add(literal == 0)
+
+    def possible(self, facts: Iterable[str]) -> bool:
+        """Whether some layout respects these facts."""
+        return self._solve(facts)[0]
+
+    def core(self, facts: Sequence[str]) -> list[str]:
+        """A subset of impossible facts that is impossible and from which none can be left out.
+
+        Facts are left out first to last where that keeps the rest impossible.
+        """
+        _, indices = self._solve(facts)
+        by_index = {self.literals[fact].index: fact for fact in facts if fact in self.literals}
+        core = [fact for fact in facts if fact in {by_index[i] for i in indices if i in by_index}]
+        for fact in list(core):
+            rest = [other for other in core if other != fact]
+            if not self.possible(rest):
+                core = rest
+        return core
+
+    def _solve(self, facts: Iterable[str]) -> tuple[bool, list[int]]:
+        self.model.clear_assumptions()
+        self.model.add_assumptions([self.literals[f] for f in facts if f in self.literals])
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.catch_sigint_signal = False
+        status = solver.solve(self.model)
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return True, []
+        return False, list(solver.sufficient_assumptions_for_infeasibility())
