@@ -48,8 +48,8 @@ _CELLS_AT_ONCE = 1_000_000
 _REFINED_AT_ONCE = 8192
 #: How far beyond the limit of its round a program may look for a plan.
 _WIDER = 1.3
-#: Limit of a round without a limit, us: longer than any step, and far from overflow.
-_UNLIMITED = 1 << 50
+#: Limit of a round without a limit, us (51 days); times the largest batch it stays below 2^63.
+_UNLIMITED = 1 << 42
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +98,7 @@ class Pool:
     ga: np.ndarray
     scale: np.ndarray
     least: np.ndarray
+    step: np.ndarray
 
     def take(self, chosen: np.ndarray) -> Pool:
         """Some of the cells, in the given order."""
@@ -108,7 +109,12 @@ class Pool:
             ga=self.ga[chosen],
             scale=self.scale[chosen],
             least=self.least[chosen],
+            step=self.step[chosen],
         )
+
+    def least_step(self) -> int:
+        """Bound of the first cell's step time, us (not scaled)."""
+        return int(self.step[0])
 
     def decisions(self, cell: int) -> dict[str, Value]:
         """All decisions of one cell."""
@@ -225,9 +231,7 @@ class Search:
 
     def _scaled(self, step: np.ndarray, gbs: np.ndarray) -> np.ndarray:
         """Step time scaled to the largest batch, rounded up."""
-        if self.largest_batch == 1:
-            return step
-        return -(-step * self.largest_batch // gbs)
+        return -(-np.minimum(step, _UNLIMITED) * self.largest_batch // gbs)
 
     def pools(self, regions: Sequence[Region], most: int) -> list[Pool]:
         """Cells whose refined bound of the scaled step time is at most ``most``."""
@@ -251,7 +255,10 @@ class Search:
                     some = part[start : start + _REFINED_AT_ONCE]
                     at = tuple(index[some] for index in indices)
                     costs = region.costs.at((*at, np.full_like(at[0], vpp_index)))
-                    pool = Pool(region, shape, vpp_index, at, costs, ga[some], gbs[some], ga[some])
+                    none = np.zeros_like(ga[some])
+                    pool = Pool(
+                        region, shape, vpp_index, at, costs, ga[some], gbs[some], none, none
+                    )
                     yield from self._bounded(pool, most)
 
     def _bounded(self, pool: Pool, most: int) -> Iterator[Pool]:
@@ -263,7 +270,7 @@ class Search:
         keep = np.nonzero(least <= most)[0]
         if len(keep):
             keep = keep[np.argsort(least[keep], kind="stable")]
-            yield replace(pool, least=least).take(keep)
+            yield replace(pool, least=least, step=step).take(keep)
 
     def _unscaled(self, most: int, gbs: np.ndarray) -> np.ndarray:
         """Most step time of a batch of ``gbs`` whose scaled time is at most ``most``."""
@@ -392,7 +399,7 @@ class Search:
                 break
             self.bound = max(self.bound, bound)
             limit = wide if best is None else best - 1
-            answer = self._solve(cell, "step", limit, self.capacity, 0)
+            answer = self._solve(cell, "step", limit, self.capacity, cell.least_step())
             if answer is not None:
                 self.best = self._found(cell, answer, "step")
                 best = self.scaled_step(self.best)
@@ -411,7 +418,7 @@ class Search:
             if self.best is not None and self.best.decisions["dp"] == dp:
                 return chosen
             for _, cell in self._in_order(chosen, [pool.least for pool in chosen]):
-                answer = self._solve(cell, "step", most, self.capacity, 0)
+                answer = self._solve(cell, "step", most, self.capacity, cell.least_step())
                 if answer is not None:
                     self.best = self._found(cell, answer, "step")
                     return chosen
@@ -451,7 +458,7 @@ class Search:
         for bound, cell in self._in_order(kept, [pool.least for pool in kept]):
             if bound >= best:
                 break
-            answer = self._solve(cell, "step", best - 1, peak, 0)
+            answer = self._solve(cell, "step", best - 1, peak, cell.least_step())
             if answer is not None:
                 self.best = self._found(cell, answer, "step")
                 best = self.scaled_step(self.best)
@@ -463,7 +470,7 @@ class Search:
         ]
         for _, pool, cell in sorted(ties, key=lambda item: item[0]):
             single = pool.take(np.array([cell]))
-            answer = self._solve(single, "step", best, peak, 0)
+            answer = self._solve(single, "step", best, peak, single.least_step())
             if answer is not None:
                 self.best = self._found(single, answer, "step")
                 return
@@ -485,7 +492,7 @@ class Search:
             if degrees in tried:
                 continue
             tried.add(degrees)
-            answer = self._solve(cell, "step", most, self.capacity, 0)
+            answer = self._solve(cell, "step", most, self.capacity, cell.least_step())
             if answer is not None:
                 found.append(self._found(cell, answer, "step"))
         return found
