@@ -88,9 +88,7 @@ def _flag(value: bool | str) -> bool | None:
     return None if isinstance(value, str) else value
 
 
-def _candidates(
-    scenario: Scenario, model: ModelCard, gpus: int
-) -> dict[str, tuple[Value, ...]]:
+def _candidates(scenario: Scenario, model: ModelCard, gpus: int) -> dict[str, tuple[Value, ...]]:
     """Values that the search may use for each decision when nothing pins it."""
     stages = model.layers + 2 + bool(model.mtp_layers)
     batches = _batch_sizes(scenario)

@@ -1,0 +1,28 @@
+"""Search, proof, explanation.  Nothing here imports ortools or numpy until a search begins.
+
+===============  =============================================================================
+``solve``        :func:`solve`: a plan with its proof, or why there is none
+``search``       the algorithm
+``regions``      cells, their costs and bounds, the order in which they are looked at
+``space``        which degrees and options may be combined; which pipeline splits
+``meshes``       the rules over degrees, joined
+``axes``         terms and rules tabulated over the axes of the search
+``costs``        costs of all cells
+``shapes``       what each rank of a pipeline shape can hold
+``windows``      kinds of layers that a slot can hold, wherever the cuts lie
+``bounds``       lower bounds of step time and peak memory
+``program``      the CP-SAT program of a cell and its pipeline slots
+``refuted``      what an excluded cell says of others
+``found``        a plan that a program found
+``legality``     which rules and pins clash: a CP-SAT model with a switch for each fact
+``conflicts``    one irreducible set of facts that cannot hold together
+``judge``        rules, memory and time of a concrete layout, without a solver
+``check``        :func:`check`: the judgement of a layout that a person states
+``complete``     what a stated layout leaves open
+``layout_text``  layouts written as text
+``results``      what the public functions return
+``progress``     what a running search reports
+``time``         step time
+``report``       results as JSON, text and HTML
+===============  =============================================================================
+"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,6 +37,10 @@ AXIS_DECISIONS: dict[str, tuple[str, ...]] = {
     "vpp": ("vpp",),
 }
 _AXIS_OF = {name: axis for axis, names in AXIS_DECISIONS.items() for name in names}
+
+
+def _holds(problem: Problem, rule: Rule, values: tuple[Value, ...]) -> bool:
+    return rule.holds(problem, *values)
 
 
 class Axes:
@@ -87,22 +92,18 @@ class Axes:
     def table(self, term: Callable[..., int], **constants: Any) -> Array:
         """Value of a term for every combination of the decisions that it reads."""
         scope = scope_of(term)
-        return self._tabulate(
-            scope,
-            lambda values: term(
-                self.problem, **constants, **dict(zip(scope, values, strict=True))
-            ),
-            np.int64,
-        )
+
+        def value(values: tuple[Value, ...]) -> int:
+            return term(self.problem, **constants, **dict(zip(scope, values, strict=True)))
+
+        result: Array = self._tabulate(scope, value, np.int64)
+        return result
 
     def allowed(self, rules: Iterable[Rule]) -> Mask:
         """Where all of these rules hold."""
         mask: Mask = np.ones((1,) * len(AXES), dtype=bool)
         for rule in rules:
-            holds = rule.holds
-            mask = mask & self._tabulate(
-                rule.scope, lambda values, holds=holds: holds(self.problem, *values), np.bool_
-            )
+            mask = mask & self._tabulate(rule.scope, partial(_holds, self.problem, rule), np.bool_)
         return mask
 
     def _tabulate(
@@ -134,9 +135,7 @@ class Axes:
     def _axis(name: str) -> str | None:
         return None if name == "pp" else _AXIS_OF.get(name, "mesh")
 
-    def _project(
-        self, axis: str, names: tuple[str, ...]
-    ) -> tuple[list[tuple[Value, ...]], Any]:
+    def _project(self, axis: str, names: tuple[str, ...]) -> tuple[list[tuple[Value, ...]], Any]:
         """Distinct values of ``names`` along an axis, and for each index which of them it has."""
         if not names:
             return [()], None

@@ -1,9 +1,9 @@
 """Lower bounds of step time and peak memory of cells, valid for every split.
 
 Two levels.  :func:`coarse_bounds` looks at all cells of a pipeline degree at once and ignores
-where layers lie.  :func:`Bounds.least_step` takes a list of cells of one shape and respects, rank by
-rank, how many layers fit in memory and in the time of the bottleneck; for models with one kind of
-layer it is exact but for the heaviest slot.
+where layers lie.  :meth:`Bounds.least_step` takes a list of cells of one shape and respects,
+rank by rank, how many layers fit in memory and in the time of the bottleneck; for models with
+one kind of layer it is exact but for the heaviest slot.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ NEVER = 1 << 60
 def mesh_column(axes: Axes, name: str) -> Array:
     """One degree of every mesh row, along the mesh axis."""
     index = axes.mesh_names.index(name)
-    values = np.array([int(row[index]) for row in axes.mesh], dtype=np.int64)
-    return values.reshape(-1, 1, 1, 1, 1, 1)
+    values = [int(row[index]) for row in axes.mesh]
+    column: Array = np.array(values, dtype=np.int64).reshape(-1, 1, 1, 1, 1, 1)
+    return column
 
 
-def coarse_bounds(
-    problem: Problem, pp: int, costs: CellCosts, ga: Array
-) -> tuple[Array, Array]:
+def coarse_bounds(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> tuple[Array, Array]:
     """Least step time of every cell, over all vpp, and least memory of all its ranks together.
 
     Memory: all ranks together hold all layers, and each layer keeps at least one micro-batch
@@ -127,9 +126,7 @@ class Bounds:
         most = most_layers(self.problem, self.shape)
         reachable = int((limit // np.maximum(fastest, 1)).max(initial=0))
         top = max(1, min(most, reachable))
-        return [
-            rank_table(self.problem, self.shape, rank, top) for rank in range(self.shape.pp)
-        ]
+        return [rank_table(self.problem, self.shape, rank, top) for rank in range(self.shape.pp)]
 
     def _fullest(self) -> tuple[int, int]:
         """Fewest layers that the fullest rank, and the fullest slot, must hold."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,7 @@ class CellCosts:
         return self._map(lambda array: array[chosen])
 
     def _map(self, function: Callable[[Array], Array]) -> CellCosts:
-        mapped = {}
+        mapped: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, dict):
@@ -151,7 +152,7 @@ class CellCosts:
 def cell_costs(axes: Axes) -> CellCosts:
     """Tabulate all costs over the axes."""
     problem, card, table = axes.problem, axes.problem.model, axes.table
-    last_static = sum(table(output_static, part=p) for p in STATIC_PARTS)
+    last_static = total([table(output_static, part=p) for p in STATIC_PARTS])
     last_static = last_static + table(output_dummy_gradient)
     mtp_us = table(mtp_projection_us) + table(loss_us)
     exchange_ends, optimizer_ends = table(ends_exchange_us), table(ends_optimizer_us)
@@ -161,7 +162,7 @@ def cell_costs(axes: Axes) -> CellCosts:
             last_static = last_static + table(mtp_expert_static, part=part)
         exchange_ends = exchange_ends + table(mtp_expert_exchange_us)
         optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
-    overhead = sum(table(term) for term in OVERHEAD_TERMS)
+    overhead = total([table(term) for term in OVERHEAD_TERMS])
     overhead = overhead + base_overhead(problem) + communicator(axes.pp)
     return CellCosts(
         static={kind: _static(axes, kind) for kind in problem.kinds},
@@ -170,7 +171,7 @@ def cell_costs(axes: Axes) -> CellCosts:
         host_us={kind: table(host_us, kind=kind) for kind in problem.kinds},
         overhead=overhead,
         working=largest([table(term) for term in WORKING_TERMS]),
-        first_static=sum(table(embedding_static, part=p) for p in STATIC_PARTS),
+        first_static=total([table(embedding_static, part=p) for p in STATIC_PARTS]),
         last_static=last_static,
         loss=table(loss_working),
         first_us=table(embedding_us),
@@ -202,6 +203,14 @@ def last_us(problem: Problem, costs: CellCosts) -> Array:
     return costs.loss_us + card.mtp_layers * (costs.layer_us[card.mtp_kind] + costs.mtp_us)
 
 
+def total(arrays: list[Array]) -> Array:
+    """Elementwise sum."""
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = result + array
+    return result
+
+
 def least(arrays: list[Array]) -> Array:
     """Elementwise minimum."""
     result = arrays[0]
@@ -219,28 +228,28 @@ def largest(arrays: list[Array]) -> Array:
 
 
 def _static(axes: Axes, kind: LayerKind) -> Array:
-    total = sum(
-        axes.table(term, part=part, kind=kind)
-        for term in (dense_static, expert_static)
-        for part in STATIC_PARTS
+    return total(
+        [
+            axes.table(term, part=part, kind=kind)
+            for term in (dense_static, expert_static)
+            for part in STATIC_PARTS
+        ]
     )
-    assert not isinstance(total, int)
-    return total
 
 
 def _activation(axes: Axes, kind: LayerKind) -> Array:
-    total = axes.table(attention_activation, kind=kind)
+    saved = axes.table(attention_activation, kind=kind)
     if kind.mlp == "moe":
-        total = total + axes.table(moe_activation)
+        saved = saved + axes.table(moe_activation)
     elif kind.mlp == "dense":
-        total = total + axes.table(dense_mlp_activation)
-    return total
+        saved = saved + axes.table(dense_mlp_activation)
+    return saved
 
 
 def _gpu_us(axes: Axes, kind: LayerKind) -> Array:
-    total = sum(
-        axes.table(term, **({"kind": kind} if with_kind else {}))
-        for term, with_kind in gpu_terms(kind).values()
+    return total(
+        [
+            axes.table(term, **({"kind": kind} if with_kind else {}))
+            for term, with_kind in gpu_terms(kind).values()
+        ]
     )
-    assert not isinstance(total, int)
-    return total

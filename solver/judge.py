@@ -57,9 +57,7 @@ def violations(
             continue
         named = dict(zip(rule.scope, values, strict=True))
         nearest = {
-            name: legal
-            for name in rule.scope
-            if (legal := _nearest(problem, rule, layout, name))
+            name: legal for name in rule.scope if (legal := _nearest(problem, rule, layout, name))
         }
         found.append(Violation(rule.id, rule.explain(problem, *values), named, nearest))
     for layout_rule in ALL_LAYOUT_RULES:
@@ -77,11 +75,13 @@ def _nearest(problem: Problem, rule: Rule, layout: Layout, name: str) -> list[in
     if isinstance(now, str):
         options = [v for v in problem.candidates.get(name, ()) if v != now]
     else:
+        now = int(now)
         numbers = {now // d for d in range(1, 65)} | {now + d for d in range(-8, 9)}
         numbers |= {now * d for d in range(2, 9)} | {1 << i for i in range(18)}
         if name.startswith(("rc_", "cg_")):
             numbers = {0, 1}
-        options = sorted((v for v in numbers if v >= 0 and v != now), key=lambda v: abs(v - now))
+        near = sorted((v for v in numbers if v >= 0 and v != now), key=lambda v: abs(v - now))
+        options = list(near)
         if not name.startswith(("rc_", "cg_")) and name != "offload":
             options = [v for v in options if int(v) >= 1]
     legal: list[int | str] = []

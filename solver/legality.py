@@ -19,7 +19,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 
 _CODES: dict[str, tuple[str, ...]] = {"dispatcher": DISPATCHERS, "cp_comm": CP_COMM_TYPES}
-#: Values of a pin given as a range that are looked at.
+#: Values of a pin that are looked at beyond the candidates.
 _MOST_PINNED = 4096
 
 
@@ -57,9 +57,9 @@ class Legality:
         domains: dict[str, list[Value]] = {}
         for name in DECISIONS:
             values = list(problem.candidates.get(name, derived.get(name, [1])))
+            # A pin given as a range only narrows a derived degree; a list may add values.
             pinned = problem.pinned.get(name, ())
-            if not isinstance(pinned, range):
-                values += [v for v in pinned if v not in values]
+            values += [v for v in pinned[:_MOST_PINNED] if name not in derived and v not in values]
             domains[name] = values
         for name, sources in DERIVED.items():
             domains[name] = sorted(set(self._tokens(name, sources, domains).values()))
@@ -85,9 +85,8 @@ class Legality:
         return self.literals[fact]
 
     def _post_pin(self, path: str, name: str, values: Sequence[Value]) -> None:
-        allowed = values if isinstance(values, range) else set(values)
-        codes = [self._code(name, v) for v in self.domains[name] if v in allowed]
-        domain = cp_model.Domain.from_values(codes[:_MOST_PINNED])
+        codes = [self._code(name, v) for v in self.domains[name] if v in values]
+        domain = cp_model.Domain.from_values(codes)
         constraint = self.model.add_linear_expression_in_domain(self.variables[name], domain)
         constraint.only_enforce_if(self._literal(path))
 

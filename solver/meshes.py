@@ -104,9 +104,7 @@ def _values(
         if name not in pins or value in pins[name]:
             yield value
         return
-    for value in pins.get(name, problem.candidates[name]):
-        assert isinstance(value, int)
-        yield value
+    yield from (int(value) for value in pins.get(name, problem.candidates[name]))
 
 
 def _quotient(problem: Problem, name: str, row: dict[str, int]) -> tuple[int, int]:

@@ -67,7 +67,7 @@ class Answer:
     proved: bool
 
 
-class LimitReached(Exception):  # noqa: N818 - a limit, not a fault
+class LimitReached(Exception):
     """The time limit passed before the program found or excluded anything."""
 
 
@@ -271,7 +271,9 @@ class _Program:
             base = base + self._weigh(costs.static, cell, counts)
         return base + transient, sizes
 
-    def _overlooked(self, solver: cp_model.CpSolver, cell: int) -> list[tuple[int, tuple[int, ...]]]:
+    def _overlooked(
+        self, solver: cp_model.CpSolver, cell: int
+    ) -> list[tuple[int, tuple[int, ...]]]:
         """Moments not posted yet at which a stage needs more than the solution's peak."""
         peak, pp = solver.value(self.peak), self.shape.pp
         found = []

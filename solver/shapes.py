@@ -82,7 +82,9 @@ def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTabl
                 for kind in others
             }
             entries.append((chunks, ranges))
-    live, count, live_count = [], {k: [] for k in others}, {k: [] for k in others}
+    live: list[int] = []
+    count: dict[LayerKind, list[tuple[int, int]]] = {kind: [] for kind in others}
+    live_count: dict[LayerKind, list[tuple[int, int]]] = {kind: [] for kind in others}
     for chunks, ranges in entries:
         best = max(vectors, key=lambda x, c=chunks: _dot(x, c))  # type: ignore[misc]
         live.append(_dot(best, chunks))

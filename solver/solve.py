@@ -10,11 +10,13 @@ from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.solver.conflicts import broken_layout_rules, conflict
+from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import TIGHT_SHARE, Cost, cost, violations
 from meshplan.solver.program import LimitReached
 from meshplan.solver.progress import Progress
+from meshplan.solver.regions import Pool
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
-from meshplan.solver.search import Found, InternalError, Pool, Search, to_layout
+from meshplan.solver.search import Search
 
 #: Other layouts that a plan shows, at most.
 _ALTERNATIVES = 4
@@ -72,14 +74,14 @@ class _Run:
         search, problem = self.search, self.problem
         if broken_layout_rules(problem):
             return self._infeasible()
-        regions = search.regions()
+        regions = search.space.regions()
         self.fastest = search.fastest(regions) if regions else None
         if self.fastest is None:
             return self._infeasible()
         first = search.best
         assert first is not None
         most = int(self.fastest * (1 + problem.limits.dp_tolerance))
-        pools = search.pools(regions, most)
+        pools = search.space.pools(regions, most)
         kept = search.most_data_parallel(pools, most)
         peak = search.least_peak(kept, most)
         search.canonical(kept, most, peak)
@@ -97,9 +99,7 @@ class _Run:
             return Unknown(self.problem, self.search.bound / 1e6, self._elapsed())
         return self._plan(self.search.best, proved=False, alternatives=())
 
-    def _plan(
-        self, found: Found, *, proved: bool, alternatives: tuple[Alternative, ...]
-    ) -> Plan:
+    def _plan(self, found: Found, *, proved: bool, alternatives: tuple[Alternative, ...]) -> Plan:
         layout = to_layout(found.decisions, found.slots)
         broken = violations(self.problem, layout)
         if broken:
@@ -132,7 +132,7 @@ class _Run:
     def _alternatives(
         self, first: Found, pools: Sequence[Pool], most: int
     ) -> tuple[Alternative, ...]:
-        """The fastest plan, then other degrees within the tolerance in the order of their bounds."""
+        """The fastest plan, then other degrees within the tolerance, by their bounds."""
         chosen = self.search.best
         assert chosen is not None
         seen = {_degrees(chosen)}

@@ -53,7 +53,10 @@ def _undominated_recompute(
     neither memory nor time.
     """
     names = AXIS_DECISIONS["recompute"]
-    moe, parts = names.index("rc_moe"), [names.index("rc_moe_act"), names.index("rc_shared_experts")]
+    moe, parts = (
+        names.index("rc_moe"),
+        [names.index("rc_moe_act"), names.index("rc_shared_experts")],
+    )
     return [
         choice
         for choice in choices
@@ -109,9 +112,7 @@ def _fastest(problem: Problem, tp: int, cp: int, mbs: int, legal: list[Value]) -
     return kept
 
 
-def vpp_choices(
-    problem: Problem, pp: int, pins: dict[str, tuple[Value, ...]]
-) -> list[int]:
+def vpp_choices(problem: Problem, pp: int, pins: dict[str, tuple[Value, ...]]) -> list[int]:
     """Virtual pipeline degrees worth trying: no more slots than layers and ends fill."""
     domain = [int(v) for v in pins.get("vpp", problem.candidates["vpp"])]
     if problem.layout_string is not None:

@@ -1,6 +1,6 @@
 """Bytes per parameter and per saved activation element, by numeric format.
 
-Source: Megatron-LM d98e8a64 ``docs/.../dist_optimizer.md``, ``core/optimizer/distrib_optimizer.py``,
+Source: Megatron-LM d98e8a64 ``dist_optimizer.md``, ``core/optimizer/distrib_optimizer.py``,
 ``core/optimizer/optimizer_config.py``; Transformer Engine quantised tensors.
 """
 

@@ -66,7 +66,7 @@ def dispatcher_buffers(
     domain = min(problem.cluster.domain_gpus, ranks)
     if dispatcher == "deepep":
         receive = 256 if ranks <= 8 else 288 if ranks <= 64 else 560
-        total = 10 * min(ranks, 8) * receive * (2 * h + 2056)
+        total = 10.0 * min(ranks, 8) * receive * (2 * h + 2056)
         if ranks > 8:
             total += 10 * (ranks // 8) * 128 * 2 * (2 * h + 2072)
         return quanta(total)

@@ -1,0 +1,15 @@
+"""Step time, in whole microseconds, as terms of a few decisions each.
+
+===============  =============================================================================
+``calibration``  efficiencies as data, with provenance and error band
+``device``       rates of one GPU, GEMMs, elementwise work
+``links``        bandwidth of a group by the links it crosses; TP collectives
+``attention``    attention half of a layer, context-parallel communication
+``mlp``          dense MLP, shared and routed experts
+``dispatch``     token dispatch and combine
+``host``         launch time, and how it overlaps with the GPU
+``ends``         embedding, loss, MTP projection, pipeline p2p
+``update``       gradient exchange and optimizer
+``step``         :func:`step_time`: the step of a concrete layout
+===============  =============================================================================
+"""

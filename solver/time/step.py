@@ -80,8 +80,7 @@ def mtp_us(problem: Problem, layout: Layout) -> int:
 def slot_us(problem: Problem, layout: Layout, slot: Slot) -> int:
     """One slot for one micro-batch, without p2p."""
     total = sum(
-        n * layer_us(problem, layout, kind)
-        for kind, n in kind_counts(problem.model, slot).items()
+        n * layer_us(problem, layout, kind) for kind, n in kind_counts(problem.model, slot).items()
     )
     if slot.embedding:
         total += evaluate(embedding_us, problem, layout)

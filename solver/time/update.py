@@ -91,9 +91,7 @@ def ends_exchange_us(problem: Problem, tp: int, cp: int, dp: int) -> int:
 @lru_cache(maxsize=65536)
 def ends_optimizer_us(problem: Problem, tp: int, cp: int, dp: int, offload: int) -> int:
     """Optimizer step of embedding or output layer with MTP, whichever is larger."""
-    return math.ceil(
-        max(_optimizer_us(problem, n, dp * cp, offload) for n in _ends(problem, tp))
-    )
+    return math.ceil(max(_optimizer_us(problem, n, dp * cp, offload) for n in _ends(problem, tp)))
 
 
 @lru_cache(maxsize=65536)

@@ -1,0 +1,246 @@
+"""Cells of a problem, their costs and bounds, and the order in which they are looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meshplan.constraints.layout import Value
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.rule import Rule
+from meshplan.solver.axes import Array, Axes, Mask
+from meshplan.solver.bounds import NEVER, Bounds, coarse_bounds, mesh_column
+from meshplan.solver.costs import CellCosts, cell_costs
+from meshplan.solver.meshes import MESH
+from meshplan.solver.shapes import Shape, live_class
+from meshplan.solver.space import build_axes, vpp_choices
+
+#: Longest step that is looked at, us (51 days); times the largest batch it stays below 2^63.
+UNLIMITED = 1 << 42
+#: Cells whose coarse bounds, and whose refined bounds, are computed in one go.
+_CELLS_AT_ONCE = 1_000_000
+_REFINED_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Cells of one pipeline degree whose memory may suffice, with their coarse bounds.
+
+    Attributes
+    ----------
+    indices
+        Position of each cell along every axis but vpp.
+    bounds, memory
+        Least step time of each cell, scaled; least memory of all its stages together, quanta.
+    vpp_allowed
+        By mesh row and vpp: whether the rules allow them together.
+    ga, gbs
+        By mesh row.
+    least_memory
+        Least memory of all stages together over all legal cells, also of those left out.
+    """
+
+    pp: int
+    axes: Axes
+    costs: CellCosts
+    indices: tuple[Array, ...]
+    bounds: Array
+    memory: Array
+    vpp_allowed: Mask
+    ga: Array
+    gbs: Array
+    least_memory: int
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Cells of one pipeline shape with refined bounds, best first.
+
+    ``indices`` are positions along the axes but vpp; ``least`` is the bound of the step time
+    scaled to the largest batch.
+    """
+
+    region: Region
+    shape: Shape
+    vpp_index: int
+    indices: tuple[Array, ...]
+    costs: CellCosts
+    ga: Array
+    scale: Array
+    least: Array
+    step: Array
+
+    def take(self, chosen: Array) -> Pool:
+        """Some of the cells, in the given order."""
+        return replace(
+            self,
+            indices=tuple(index[chosen] for index in self.indices),
+            costs=self.costs.take(chosen),
+            ga=self.ga[chosen],
+            scale=self.scale[chosen],
+            least=self.least[chosen],
+            step=self.step[chosen],
+        )
+
+    def least_step(self) -> int:
+        """Bound of the first cell's step time, us (not scaled)."""
+        return int(self.step[0])
+
+    def decisions(self, cell: int) -> dict[str, Value]:
+        """All decisions of one cell."""
+        return self.region.axes.values(
+            (*(int(index[cell]) for index in self.indices), self.vpp_index)
+        )
+
+
+@dataclass
+class Statistics:
+    """What the search did."""
+
+    cells: int = 0
+    refined: int = 0
+    programs: int = 0
+    program_s: float = 0.0
+
+
+class Space:
+    """All cells that rules and pins allow.
+
+    Parameters
+    ----------
+    rules, pins
+        What holds; pins replace the candidates of a decision.
+    capacity
+        Memory of one GPU that a plan may use, in quanta.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        rules: Sequence[Rule],
+        pins: dict[str, tuple[Value, ...]],
+        capacity: int,
+    ) -> None:
+        self.problem, self.rules, self.pins, self.capacity = problem, rules, pins, capacity
+        self.statistics = Statistics()
+        self.largest_batch = max(int(v) for v in pins.get("gbs", problem.candidates["gbs"]))
+
+    def regions(self) -> list[Region]:
+        """Cells of every pipeline degree that has legal rows."""
+        return list(self.each_region())
+
+    def each_region(self) -> Iterator[Region]:
+        """One pipeline degree after the other."""
+        for pp in self.pins.get("pp", self.problem.candidates["pp"]):
+            vpp = vpp_choices(self.problem, int(pp), self.pins)
+            if not vpp:
+                continue
+            axes = build_axes(self.problem, int(pp), self.rules, self.pins, vpp)
+            if 0 not in axes.shape:
+                yield self._region(axes)
+
+    def _region(self, axes: Axes) -> Region:
+        """Tabulate costs and coarse bounds, some mesh rows at a time to bound the memory used."""
+        mesh_only = {"pp", *MESH}
+        mixed = [rule for rule in self.rules if not set(rule.scope) <= mesh_only]
+        costs = cell_costs(axes)
+        vpp_allowed = axes.allowed(rule for rule in mixed if "vpp" in rule.scope)
+        allowed = axes.allowed(rule for rule in mixed if "vpp" not in rule.scope)
+        vpp_allowed = np.broadcast_to(vpp_allowed, (len(axes.mesh), 1, 1, 1, 1, axes.shape[5]))
+        vpp_allowed = vpp_allowed[:, 0, 0, 0, 0, :]
+        any_vpp = vpp_allowed.any(axis=1).reshape(-1, 1, 1, 1, 1, 1)
+        ga, gbs = mesh_column(axes, "ga"), mesh_column(axes, "gbs")
+        a_row = math.prod(axes.shape[1:5])
+        step_rows = max(1, _CELLS_AT_ONCE // a_row)
+        parts: list[tuple[Array, ...]] = []
+        least_memory = NEVER
+        for start in range(0, len(axes.mesh), step_rows):
+            stop = start + step_rows
+            part = costs.rows(start, stop)
+            step, memory = coarse_bounds(self.problem, axes.pp, part, ga[start:stop])
+            legal = any_vpp[start:stop] & (allowed[start:stop] if len(allowed) > 1 else allowed)
+            full = (len(ga[start:stop]), *axes.shape[1:5], 1)
+            memory = np.broadcast_to(np.where(legal, memory, NEVER), full)
+            least_memory = min(least_memory, int(memory.min()))
+            chosen = np.nonzero(memory <= axes.pp * self.capacity)
+            scaled = self.scaled(
+                np.broadcast_to(step, full)[chosen], gbs[start:stop][chosen[0], 0, 0, 0, 0, 0]
+            )
+            parts.append((chosen[0] + start, *chosen[1:5], scaled, memory[chosen]))
+        joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+        self.statistics.cells += math.prod(axes.shape)
+        return Region(
+            axes.pp,
+            axes,
+            costs,
+            tuple(joined[:5]),
+            joined[5],
+            joined[6],
+            vpp_allowed,
+            ga[:, 0, 0, 0, 0, 0],
+            gbs[:, 0, 0, 0, 0, 0],
+            least_memory,
+        )
+
+    def scaled(self, step: Array, gbs: Array) -> Array:
+        """Step time scaled to the largest batch, rounded up."""
+        return -(-np.minimum(step, UNLIMITED) * self.largest_batch // gbs)
+
+    def pools(self, regions: Sequence[Region], most: int) -> list[Pool]:
+        """Cells whose refined bound of the scaled step time is at most ``most``."""
+        found: list[Pool] = []
+        for region in regions:
+            chosen = np.nonzero(region.bounds <= most)[0]
+            if len(chosen):
+                found += self.refine(region, chosen, most)
+        return found
+
+    def refine(self, region: Region, chosen: Array, most: int) -> Iterator[Pool]:
+        """Cells of a region, by shape, whose refined bound is at most ``most``."""
+        indices = tuple(index[chosen] for index in region.indices)
+        ga, gbs = region.ga[indices[0]], region.gbs[indices[0]]
+        for vpp_index, (vpp,) in enumerate(region.axes.others["vpp"]):
+            legal = region.vpp_allowed[indices[0], vpp_index]
+            classes = np.array([live_class(region.pp, int(vpp), int(g)) for g in ga])
+            for level in np.unique(classes[legal]):
+                part = np.nonzero(legal & (classes == level))[0]
+                shape = Shape(region.pp, int(vpp), int(level))
+                for start in range(0, len(part), _REFINED_AT_ONCE):
+                    some = part[start : start + _REFINED_AT_ONCE]
+                    at = tuple(index[some] for index in indices)
+                    costs = region.costs.at((*at, np.full_like(at[0], vpp_index)))
+                    none = np.zeros_like(ga[some])
+                    pool = Pool(
+                        region, shape, vpp_index, at, costs, ga[some], gbs[some], none, none
+                    )
+                    yield from self._bounded(pool, most)
+
+    def _bounded(self, pool: Pool, most: int) -> Iterator[Pool]:
+        """The cells of a pool whose refined bound is at most ``most``, best first."""
+        bounds = Bounds(self.problem, pool.shape, pool.costs, pool.ga)
+        step = bounds.least_step(self.capacity, int(self.unscaled(most, pool.scale).max()))
+        self.statistics.refined += len(step)
+        least = np.where(step < NEVER, self.scaled(step, pool.scale), NEVER)
+        keep = np.nonzero(least <= most)[0]
+        if len(keep):
+            keep = keep[np.argsort(least[keep], kind="stable")]
+            yield replace(pool, least=least, step=step).take(keep)
+
+    def unscaled(self, most: int, gbs: Array) -> Array:
+        """Most step time of a batch of ``gbs`` whose scaled time is at most ``most``."""
+        return most * gbs // self.largest_batch
+
+
+def in_order(pools: Sequence[Pool], keys: Sequence[Array]) -> Iterator[tuple[int, Pool]]:
+    """Cells one by one in the order of their keys, ties in the order of the pools."""
+    if not pools:
+        return
+    merged = np.concatenate(keys)
+    owner = np.repeat(np.arange(len(pools)), [len(key) for key in keys])
+    position = np.concatenate([np.arange(len(key)) for key in keys])
+    for index in np.argsort(merged, kind="stable"):
+        pool = pools[int(owner[index])]
+        yield int(merged[index]), pool.take(position[index : index + 1])
