@@ -15,7 +15,7 @@ import numpy as np
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array, Axes, Mask
-from meshplan.solver.costs import CellCosts, last_us
+from meshplan.solver.costs import CellCosts, last_us, least
 from meshplan.solver.shapes import RankTable, Shape, main_kind, most_layers, rank_table
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -53,6 +53,20 @@ def coarse_bounds(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> tup
     slot = np.maximum(fastest, last) + p2p
     step = ga * bottleneck + (pp - 1) * slot
     return step + _once(costs, most, bottleneck), memory
+
+
+def most_in_time(problem: Problem, costs: CellCosts, budget: Array) -> Array:
+    """Most layers that one rank runs in ``budget`` us, the fastest kinds first, for each cell."""
+    counts = np.array([problem.model.kind_counts[kind] for kind in problem.kinds], dtype=np.int64)
+    times = np.stack([costs.layer_us[kind] for kind in problem.kinds], axis=1)
+    order = np.argsort(times, axis=1)
+    left, layers = np.asarray(budget).copy(), np.zeros_like(budget)
+    for position in range(len(counts)):
+        kind = order[:, position]
+        time = np.maximum(np.take_along_axis(times, kind[:, None], axis=1)[:, 0], 1)
+        taken = np.minimum(counts[kind], left // time)
+        layers, left = layers + taken, left - taken * time
+    return layers
 
 
 def _once(costs: CellCosts, most: Array | int, bottleneck: Array) -> Array:
@@ -122,9 +136,8 @@ class Bounds:
         return np.maximum((most_step - STEP_OVERHEAD_US) // self.ga, 0)
 
     def _tables(self, limit: Array) -> list[RankTable]:
-        fastest = self.costs.fastest_us
         most = most_layers(self.problem, self.shape)
-        reachable = int((limit // np.maximum(fastest, 1)).max(initial=0))
+        reachable = int(most_in_time(self.problem, self.costs, limit).max(initial=0))
         top = max(1, min(most, reachable))
         return [rank_table(self.problem, self.shape, rank, top) for rank in range(self.shape.pp)]
 
@@ -143,13 +156,13 @@ class Bounds:
         costs, main = self.costs, main_kind(self.problem)
         n = table.layers[None, :]
         memory = costs.static[main][:, None] * n
-        memory = memory + costs.activation[main][:, None] * table.live[None, :]
+        live = costs.activation[main][:, None] * table.live[None, :]
         time = costs.layer_us[main][:, None] * n
         for kind, (low, high) in table.count.items():
             memory = memory + _correction(costs.static, kind, main, low, high)
             time = time + _correction(costs.layer_us, kind, main, low, high)
             low, high = table.live_count[kind]
-            memory = memory + _correction(costs.activation, kind, main, low, high)
+            live = live + _correction(costs.activation, kind, main, low, high)
         fixed = costs.overhead + costs.working
         if rank == 0:
             fixed = fixed + costs.first_static
@@ -157,8 +170,18 @@ class Bounds:
         if rank == self.shape.pp - 1:
             fixed = fixed + costs.last_static + np.maximum(costs.loss - costs.working, 0)
             time = time + last_us(self.problem, costs)[:, None]
-        fits = memory + fixed[:, None] <= capacity.reshape(-1, 1)
+            live = np.maximum(live, self._live_with_mtp(table))
+        fits = memory + live + fixed[:, None] <= capacity.reshape(-1, 1)
         return _Rank(table.layers, np.where(fits, time, NEVER))
+
+    def _live_with_mtp(self, table: RankTable) -> Array:
+        """Live activations of the last rank when most of its last chunk, with MTP, is alive."""
+        costs, card = self.costs, self.problem.model
+        if not card.mtp_layers:
+            return np.zeros((len(self.ga), 1), dtype=np.int64)
+        layer = least(list(costs.activation.values()))
+        mtp = card.mtp_layers * table.last_chunk * costs.activation[card.mtp_kind]
+        return layer[:, None] * table.last_live[None, :] + mtp[:, None]
 
     def _least_bottleneck(self, ranks: list[_Rank], start: Array, limit: Array) -> Array:
         """Least time of the fullest rank so that all layers find a place, from ``start`` on."""

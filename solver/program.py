@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from meshplan.constraints.layout import Slot
@@ -25,6 +26,7 @@ from meshplan.constraints.pipeline import (
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.schedule import live_chunks
 from meshplan.scenarios.model_card import LayerKind
+from meshplan.solver.bounds import most_in_time
 from meshplan.solver.costs import CellCosts, last_us
 from meshplan.solver.shapes import Shape, least_layers, most_layers
 from meshplan.solver.space import fixed_slots
@@ -145,11 +147,9 @@ class _Program:
 
     def _most_on_a_rank(self) -> int:
         """Most layers of a rank within the time limit and the fewest of the others."""
-        fastest = self.costs.fastest_us
-        in_time = max(
-            (int(limit) - STEP_OVERHEAD_US) // (int(ga) * max(1, int(time)))
-            for limit, ga, time in zip(self.goal.most_step, self.ga, fastest, strict=True)
-        )
+        limits = np.array(self.goal.most_step, dtype=np.int64) - STEP_OVERHEAD_US
+        budget = np.maximum(limits // np.array(self.ga, dtype=np.int64), 0)
+        in_time = int(most_in_time(self.problem, self.costs, budget).max(initial=0))
         return max(0, min(most_layers(self.problem, self.shape), in_time))
 
     def _kinds_by_cut(self, counts: list[Any]) -> list[dict[LayerKind, Any]]:

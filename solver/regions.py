@@ -21,7 +21,7 @@ from meshplan.solver.space import build_axes, vpp_choices
 #: Longest step that is looked at, us (51 days); times the largest batch it stays below 2^63.
 UNLIMITED = 1 << 42
 #: Cells whose coarse bounds, and whose refined bounds, are computed in one go.
-_CELLS_AT_ONCE = 1_000_000
+_CELLS_AT_ONCE = 200_000
 _REFINED_AT_ONCE = 8192
 
 
@@ -216,12 +216,12 @@ class Space:
                     pool = Pool(
                         region, shape, vpp_index, at, costs, ga[some], gbs[some], none, none
                     )
-                    yield from self._bounded(pool, most)
+                    yield from self.bounded(pool, most, self.capacity)
 
-    def _bounded(self, pool: Pool, most: int) -> Iterator[Pool]:
-        """The cells of a pool whose refined bound is at most ``most``, best first."""
+    def bounded(self, pool: Pool, most: int, capacity: int) -> Iterator[Pool]:
+        """The cells of a pool whose bound within ``capacity`` is at most ``most``, best first."""
         bounds = Bounds(self.problem, pool.shape, pool.costs, pool.ga)
-        step = bounds.least_step(self.capacity, int(self.unscaled(most, pool.scale).max()))
+        step = bounds.least_step(capacity, int(self.unscaled(most, pool.scale).max()))
         self.statistics.refined += len(step)
         least = np.where(step < NEVER, self.scaled(step, pool.scale), NEVER)
         keep = np.nonzero(least <= most)[0]

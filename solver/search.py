@@ -9,7 +9,7 @@
     its layers on all pipeline slots (:mod:`~meshplan.solver.program`).  When the next bound is no
     better than the best plan found, the best plan is proved optimal.
 4.  The same way, within ``dp_tolerance`` of the best step time: the most DP; with that DP the
-    least peak memory; then the least step time; then the canonical order of decisions.
+    least peak memory in whole GiB; then the least step time; then the canonical order of decisions.
 
 Every plan is costed again by :mod:`~meshplan.solver.judge` before it is returned.
 """
@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from meshplan.constraints.layout import Value
-from meshplan.constraints.problem import Problem
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array
-from meshplan.solver.bounds import Bounds, mesh_column
+from meshplan.solver.bounds import NEVER, Bounds, mesh_column
 from meshplan.solver.found import Found, InternalError, canonical_key, to_layout
 from meshplan.solver.judge import active_rules, cost
+from meshplan.solver.placements import exact_bounds
 from meshplan.solver.program import Answer, Goal, solve_program
 from meshplan.solver.refuted import Refuted, cost_vectors
 from meshplan.solver.regions import UNLIMITED, Pool, Region, Space, in_order
@@ -79,6 +80,12 @@ class Search:
         vector = cost_vectors(cell.costs, cell.ga)[0]
         if self.refuted.excludes(cell.shape, gbs, vector, most_step, peak):
             return None
+        exact = exact_bounds(self.problem, cell.shape, cell.costs, int(cell.ga[0]), most_step, peak)
+        if exact is not None:
+            least = exact.step if minimise == "step" else exact.peak
+            if least >= NEVER:
+                self.refuted.add(cell.shape, gbs, vector, most_step, peak)
+                return None
         started = time.monotonic()
         limit = 1e6 if self.deadline is None else self.deadline - started
         goal = Goal(minimise, [most_step], peak, least)
@@ -209,18 +216,25 @@ class Search:
         return column
 
     def least_peak(self, pools: list[Pool], most: int) -> int:
-        """Least peak memory among these cells within ``most``; the best plan has it."""
+        """Least peak memory among these cells within ``most``, in whole GiB.
+
+        Returns
+        -------
+        int
+            The limit in quanta: a whole number of GiB, or the capacity.
+        """
         assert self.best is not None
-        best = self.best.peak
+        limit = min(_whole_gib(self.best.peak), self.capacity)
         keys = [self._peak_bounds(pool, most) for pool in pools]
         for bound, cell in in_order(pools, keys):
-            if bound >= best:
+            if _whole_gib(bound) >= limit:
                 break
-            answer = self._solve(cell, "peak", most, best - 1, bound)
+            below = _whole_gib(limit) - QUANTA_PER_GIB
+            answer = self._solve(cell, "peak", most, below, bound)
             if answer is not None:
                 self.best = self._found(cell, answer, "peak")
-                best = self.best.peak
-        return best
+                limit = _whole_gib(self.best.peak)
+        return limit
 
     def _peak_bounds(self, pool: Pool, most: int) -> Array:
         most_step = int(self.space.unscaled(most, pool.scale).max())
@@ -228,13 +242,11 @@ class Search:
         return bounds.least_peak(self.capacity, most_step)
 
     def canonical(self, pools: list[Pool], most: int, peak: int) -> None:
-        """Among plans with this peak: the least step time, then the canonical order."""
+        """Among plans within this peak: the least step time, then the canonical order."""
         assert self.best is not None
-        kept = []
-        for pool in pools:
-            key = self._peak_bounds(pool, most)
-            kept.append(pool.take(np.nonzero(key <= peak)[0]))
-        kept = [pool for pool in kept if len(pool.ga)]
+        if self.scaled_step(self.best) < most:
+            most = self.scaled_step(self.best) if self.best.peak <= peak else most
+        kept = [pool for some in pools for pool in self.space.bounded(some, most, peak)]
         best = self.scaled_step(self.best)
         for bound, cell in in_order(kept, [pool.least for pool in kept]):
             if bound >= best:
@@ -277,3 +289,8 @@ class Search:
             if answer is not None:
                 found.append(self._found(cell, answer, "step"))
         return found
+
+
+def _whole_gib(quanta: int) -> int:
+    """Quanta rounded up to whole GiB."""
+    return -(-quanta // QUANTA_PER_GIB) * QUANTA_PER_GIB

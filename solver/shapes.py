@@ -47,12 +47,17 @@ class RankTable:
         Live layer-micro-batches if all layers were of the main kind.
     count, live_count
         By other kind: least and most layers of it, and least and most live ones.
+    last_live, last_chunk
+        Like ``live`` at the moment at which most micro-batches of the last chunk are alive, and
+        how many these are (the MTP layers are alive as often).
     """
 
     layers: Array
     live: Array
     count: dict[LayerKind, tuple[Array, Array]]
     live_count: dict[LayerKind, tuple[Array, Array]]
+    last_live: Array
+    last_chunk: int
 
 
 def main_kind(problem: Problem) -> LayerKind:
@@ -92,11 +97,14 @@ def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTabl
             lows, highs = [r[0] for r in ranges[kind]], [r[1] for r in ranges[kind]]
             count[kind].append((sum(lows), sum(highs)))
             live_count[kind].append((_dot(best, lows), _dot(best, highs)))
+    late = max(vectors, key=lambda x: (x[-1], sum(x)))
     return RankTable(
         layers=np.array([sum(chunks) for chunks, _ in entries], dtype=np.int64),
         live=np.array(live, dtype=np.int64),
         count={kind: _columns(pairs) for kind, pairs in count.items()},
         live_count={kind: _columns(pairs) for kind, pairs in live_count.items()},
+        last_live=np.array([_dot(late, chunks) for chunks, _ in entries], dtype=np.int64),
+        last_chunk=late[-1],
     )
 
 

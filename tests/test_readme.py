@@ -1,22 +1,53 @@
+"""What README and docs say: commands run, samples are real, no key or command is missing."""
+
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text("utf-8")
 
 
 def _marked(mark: str, language: str) -> str:
     """Text of the one fenced block of the README that stands right after the comment ``mark``."""
-    pattern = rf"^<!-- {re.escape(mark)} -->\n```{language}\n(.+?)\n```$"
-    readme = (ROOT / "README.md").read_text("utf-8")
-    blocks: list[str] = re.findall(pattern, readme, re.MULTILINE | re.DOTALL)
+    blocks = _all_marked(re.escape(mark), language)
     assert len(blocks) == 1, f"{len(blocks)} blocks are marked {mark!r}"
-    return blocks[0]
+    return blocks[0][1]
+
+
+def _all_marked(mark: str, language: str) -> list[tuple[str, str]]:
+    """Comment and text of each fenced block that stands right after a comment like ``mark``."""
+    pattern = rf"^<!-- ({mark}) -->\n```{language}\n(.+?)\n```$"
+    return re.findall(pattern, README, re.MULTILINE | re.DOTALL)
+
+
+def _run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A reader's folder: the README's scenario under its name, and the seed scenarios."""
+    (tmp_path / "my-run.yaml").write_text(_marked("scenario: my-run.yaml", "yaml"), "utf-8")
+    (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
+    return tmp_path
 
 
 @pytest.mark.parametrize("name", ["solve", "test"])
@@ -32,14 +63,160 @@ def test_solve_command_names_a_scenario() -> None:
     assert (ROOT / _marked("command: solve", "bash").split()[-1]).is_file()
 
 
-def test_scenario_of_the_readme_is_solved(tmp_path: Path) -> None:
-    """Tests that a person who copies the example file gets a plan from it."""
-    (tmp_path / "my-run.yaml").write_text(_marked("scenario: my-run.yaml", "yaml"), "utf-8")
-    run = subprocess.run(
-        [sys.executable, "-m", "meshplan", "solve", str(tmp_path / "my-run.yaml")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+_LINES = [
+    (mark.rpartition(" ")[2], line)
+    for mark, block in _all_marked("run: exit code [0-9]+", "bash")
+    for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize(("code", "line"), _LINES)
+def test_commands_of_the_readme_run(code: str, line: str, folder: Path) -> None:
+    """Tests that a person who copies the example file and a command gets an answer."""
+    program, *arguments = shlex.split(line)
+    assert program == "meshplan", "the only program that the examples use"
+    run = _run(["-m", "meshplan", *arguments], folder)
+    assert run.returncode == int(code), run.stdout + run.stderr
+    assert run.stderr == "", "an answer without complaints"
+
+
+def test_there_are_commands_to_run() -> None:
+    """Tests that the marks are still there: both ``solve`` lines and the ``check`` line."""
+    assert [shlex.split(line)[1] for _, line in _LINES] == ["solve", "solve", "check"]
+
+
+@pytest.mark.parametrize(("mark", "sample"), _all_marked("sample: [^>]+", "text"))
+def test_samples_are_real(mark: str, sample: str, folder: Path) -> None:
+    """Tests that what the README shows is what the program prints, apart from seconds and cuts."""
+    run = _run(["-m", "meshplan", *mark.removeprefix("sample: ").split()], folder)
+    printed = set(run.stdout.splitlines())
+    wrong = [
+        line
+        for line in sample.splitlines()
+        if line.strip() != "…" and "proved in" not in line and line not in printed
+    ]
+    assert not wrong, "paste the new output into the README\n" + run.stdout
+
+
+def test_python_example_runs(folder: Path) -> None:
+    """Tests that the Python example prints a layout, a step time and a good judgement."""
+    run = _run(["-c", _marked("python", "python")], folder)
+    assert run.returncode == 0, run.stderr
+    degrees, step_s, judgement = run.stdout.splitlines()
+    assert len(degrees.split()) == 5, "tp, cp, pp, ep and dp"
+    assert float(step_s) > 0, "seconds"
+    assert judgement == "ok []", "the layout of the example is legal"
+
+
+def test_further_keys_of_the_readme_are_accepted(folder: Path) -> None:
+    """Tests that the keys shown as "more keys" go with the example file."""
+    from meshplan.scenarios import loads
+
+    more = re.findall(r"^```yaml\n(layout: .+?)\n```$", README, re.MULTILINE | re.DOTALL)
+    assert len(more) == 1, "one block of further keys"
+    scenario = loads((folder / "my-run.yaml").read_text("utf-8") + "\n" + more[0])
+    assert scenario.limits.memory_headroom == 0.10, "as the block says"
+
+
+def test_links_lead_somewhere() -> None:
+    """Tests that every relative link of README, CONTRIBUTING and docs names a file that exists."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")]
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert not broken
+
+
+# -- docs/ ------------------------------------------------------------------------------------
+
+
+def _keys() -> Iterator[str]:
+    """Every key of a scenario file but those of model cards, which are documented by the cards."""
+    from meshplan.scenarios import json_schema
+
+    schema = json_schema()
+    sections = [schema, *schema["$defs"].values()]
+    cards = (schema["$defs"]["ModelCard"], schema["$defs"]["Published"])
+    for section in sections:
+        if section not in cards:
+            yield from section["properties"]
+
+
+def test_every_key_of_a_scenario_is_documented() -> None:
+    """Tests that a key that the schema has stands, in code marks, in scenario-format.md."""
+    page = (DOCS / "scenario-format.md").read_text("utf-8")
+    code = " ".join(re.findall(r"`([^`\n]+)`", page))
+    words = set(re.findall(r"[a-z_0-9]+", code))
+    missing = sorted({key for key in _keys() if key not in words})
+    assert not missing
+
+
+def _defaults() -> list[tuple[str, Any]]:
+    from meshplan.scenarios import json_schema
+
+    schema = json_schema()
+    names = ("Workload", "Options", "Limits", "Objective", "Framework", "Training")
+    properties = [schema["$defs"][name]["properties"] for name in names]
+    return [
+        (key, one["default"])
+        for section in properties
+        for key, one in section.items()
+        if "default" in one
+    ]
+
+
+@pytest.mark.parametrize(("key", "default"), _defaults())
+def test_defaults_are_documented_as_they_are(key: str, default: Any) -> None:
+    """Tests that the table row of a key shows the default that the schema has."""
+    page = (DOCS / "scenario-format.md").read_text("utf-8")
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    rows = re.findall(rf"^\| `{key}` \| `\"?([^`\"]+)\"?` \|", page, re.MULTILINE)
+    assert shown in rows, f"the row of {key} says {rows}"
+
+
+def test_every_advisory_is_explained() -> None:
+    """Tests that concepts.md has a row for each advisory, and for no other id."""
+    from meshplan.constraints.advisories import ALL_ADVISORIES
+
+    page = (DOCS / "concepts.md").read_text("utf-8")
+    rows = re.findall(r"\| `([a-z0-9-]+)` \|$", page, re.MULTILINE)
+    assert sorted(rows) == sorted(one.id for one in ALL_ADVISORIES)
+
+
+def test_every_command_is_documented() -> None:
+    """Tests that cli.md names each command and each of its options."""
+    from meshplan.cli.app import application
+
+    page = (DOCS / "cli.md").read_text("utf-8")
+    for name, command in application.commands.items():
+        assert f"`meshplan {name}" in page
+        for parameter in command.params:
+            for option in parameter.opts:
+                assert not option.startswith("--") or option in page, f"{name} {option}"
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    """Tests that cli.md names the keys of all results, down to those of a stage."""
+    import meshplan
+    from meshplan.scenarios import from_mapping
+
+    scenario = from_mapping(
+        {
+            "meshplan": 1,
+            "name": "toy",
+            "model": "toy-moe",
+            "cluster": {"preset": "h100-hgx", "gpus": 8},
+            "workload": {"seq_len": 4096, "global_batch_size": 16},
+        }
     )
-    assert run.returncode == 0, run.stdout + run.stderr
+    page = (DOCS / "cli.md").read_text("utf-8")
+    words = set(re.findall(r"[a-z_0-9]+", " ".join(re.findall(r"`([^`\n]+)`", page))))
+    for result in (meshplan.solve(scenario), meshplan.check(scenario, "tp=1")):
+        data = result.to_json()
+        parts = [data["layout"], data["memory"], data["memory"]["stages"][0], data["time"]]
+        parts += [data["pipeline"], data["recompute"], data.get("proof", {})]
+        missing = [key for part in (data, *parts) for key in part if key not in words]
+        assert not missing

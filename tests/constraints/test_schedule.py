@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+
+from meshplan.constraints.schedule import (
+    live_chunks,
+    live_chunks_total,
+    warmup_microbatches,
+)
+
+#: (pp, vpp, ga): every rank of each is replayed.
+GRID = [
+    (pp, vpp, ga)
+    for pp in (1, 2, 3, 4, 7, 8, 16)
+    for vpp in (1, 2, 3, 4, 8)
+    for ga in (1, 2, 3, 5, 8, 16, 24, 48, 64)
+    if vpp == 1 or (pp > 1 and ga >= pp and ga % pp == 0)
+]
+
+
+def _events(pp: int, vpp: int, ga: int, rank: int) -> list[tuple[str, int, int]]:
+    """What a rank runs, in order: (F or B, chunk, micro-batch), warm-up, steady state, drain."""
+    groups = [range(start, min(start + pp, ga)) for start in range(0, ga, pp)]
+    forward = [("F", chunk, mb) for group in groups for chunk in range(vpp) for mb in group]
+    backward = [
+        ("B", chunk, mb) for group in groups for chunk in reversed(range(vpp)) for mb in group
+    ]
+    ahead = 2 * (pp - rank - 1) + (vpp - 1) * pp if vpp > 1 else pp - rank - 1
+    ahead = min(ahead, len(forward))
+    events = forward[:ahead]
+    for f, b in zip(forward[ahead:], backward, strict=False):
+        events += [f, b]
+    return events + backward[len(forward) - ahead :]
+
+
+def _replayed(pp: int, vpp: int, ga: int, rank: int) -> set[tuple[int, ...]]:
+    """Live micro-batches by chunk after each event."""
+    live: set[tuple[int, int]] = set()
+    seen = set()
+    for kind, chunk, micro_batch in _events(pp, vpp, ga, rank):
+        if kind == "F":
+            assert (chunk, micro_batch) not in live
+            live.add((chunk, micro_batch))
+        else:
+            live.remove((chunk, micro_batch))  # its forward pass must have run
+        seen.add(tuple(sum(c == chunk for c, _ in live) for chunk in range(vpp)))
+    assert not live
+    return seen
+
+
+def _dominated(vector: tuple[int, ...], by: set[tuple[int, ...]]) -> bool:
+    return any(v != vector and all(a >= b for a, b in zip(v, vector, strict=True)) for v in by)
+
+
+def test_live_vectors_match_an_event_by_event_replay() -> None:
+    """Tests 1F1B and interleaved schedules: the undominated live vectors of every rank."""
+    for pp, vpp, ga in GRID:
+        for rank in {0, 1, pp // 2, pp - 1} & set(range(pp)):
+            seen = _replayed(pp, vpp, ga, rank)
+            worst = {vector for vector in seen if not _dominated(vector, seen)}
+            assert set(live_chunks(pp, vpp, ga, rank)) == worst, (pp, vpp, ga, rank)
+
+
+@pytest.mark.parametrize(("pp", "vpp", "ga"), [(4, 1, 6), (4, 2, 8), (3, 4, 9), (8, 2, 16)])
+def test_replayed_schedule_runs_without_deadlock(pp: int, vpp: int, ga: int) -> None:
+    """Tests that the warm-up lets every rank go on: each pass waits for its neighbour's only."""
+    waiting = {rank: _events(pp, vpp, ga, rank) for rank in range(pp)}
+    done: set[tuple[str, int, int]] = set()  # direction, stage, micro-batch
+    stages = pp * vpp
+    while any(waiting.values()):
+        before = len(done)
+        for rank, events in waiting.items():
+            while events:
+                kind, chunk, micro_batch = events[0]
+                stage = chunk * pp + rank
+                needed = [("F", stage - 1, micro_batch)] if kind == "F" and stage else []
+                if kind == "B":
+                    needed = [("F", stage, micro_batch)]
+                    needed += [("B", stage + 1, micro_batch)] if stage + 1 < stages else []
+                if not done.issuperset(needed):
+                    break
+                done.add((kind, stage, micro_batch))
+                events.pop(0)
+        assert len(done) > before, "no rank can go on"
+    assert len(done) == 2 * stages * ga
+
+
+def test_total_is_warm_up_plus_one() -> None:
+    """Tests that a rank keeps its warm-up passes and the one it runs, if there are as many."""
+    for pp, vpp, ga in GRID:
+        for rank in range(pp):
+            warmup = warmup_microbatches(pp, vpp, ga, rank)
+            total = live_chunks_total(pp, vpp, ga, rank)
+            assert total == min(warmup + 1, ga * vpp), (pp, vpp, ga, rank)
+
+
+@pytest.mark.parametrize(
+    ("pp", "vpp", "rank", "expected"),
+    [
+        (8, 1, 0, 8),  # pp - rank
+        (8, 1, 7, 1),
+        (4, 4, 0, 19),  # DeepSeek-V3 p=4, v=4: 2*3 + 3*4 + 1
+        (8, 4, 0, 39),  # 2*7 + 3*8 + 1
+        (8, 4, 7, 25),  # 2*0 + 3*8 + 1
+        (4, 12, 0, 51),  # 2*3 + 11*4 + 1
+    ],
+)
+def test_known_totals(pp: int, vpp: int, rank: int, expected: int) -> None:
+    """Tests live chunk-micro-batches of a long step against 2(pp-1-r) + (vpp-1)pp + 1."""
+    assert live_chunks_total(pp, vpp, 64, rank) == expected
+
+
+def test_plain_schedule_keeps_what_there_is() -> None:
+    """Tests that fewer micro-batches than stages are all that can be alive."""
+    assert live_chunks(8, 1, 3, 0) == ((3,),)
+    assert live_chunks(8, 1, 3, 6) == ((2,),)
+
+
+@pytest.mark.parametrize("vpp", [2, 3, 5, 8])
+@pytest.mark.parametrize("pp", [2, 3, 4, 8, 16])
+def test_two_groups_show_all_live_vectors(pp: int, vpp: int) -> None:
+    """Tests the claim behind the live class: from ga = 2*pp on no vector is new."""
+    for rank in range(pp):
+        expected = live_chunks(pp, vpp, 2 * pp, rank)
+        for groups in (3, 4, 5, 8, 64):
+            assert live_chunks(pp, vpp, groups * pp, rank) == expected, (rank, groups)
+
+
+@pytest.mark.parametrize("pp", [1, 2, 5, 16])
+def test_plain_live_vectors_settle_at_pp(pp: int) -> None:
+    """Tests that with vpp = 1 nothing changes from ga = pp on."""
+    for rank in range(pp):
+        assert live_chunks(pp, 1, pp, rank) == live_chunks(pp, 1, 64, rank)

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.rules import ALL_RULES
+from meshplan.solver.conflicts import (
+    LIMIT_RULES,
+    MEMORY,
+    Fact,
+    broken_layout_rules,
+    conflict,
+    quickxplain,
+)
+from meshplan.solver.judge import active_rules
+from meshplan.solver.results import Conflict
+from tests.solver.oracle import cells, fits, tried
+from tests.solver.small import small, with_capacity
+
+# -- the shrinking procedure -----------------------------------------------------------------------
+
+NAMES = "abcdefgh"
+
+
+def _facts(count: int) -> list[Fact]:
+    return [Fact(name, is_pin=False) for name in NAMES[:count]]
+
+
+@given(
+    st.integers(1, 8),
+    st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=4),
+)
+def test_quickxplain_finds_an_irreducible_core(count: int, clashes: list[set[int]]) -> None:
+    """Tests random monotone predicates: impossible if any of some sets of facts is all there."""
+    facts = _facts(count)
+    forbidden = [
+        frozenset(facts[i] for i in clash) for clash in clashes if max(clash) < count
+    ]
+    asked: set[frozenset[Fact]] = set()
+
+    def possible(kept: Any) -> bool:
+        asked.add(frozenset(kept))
+        return not any(clash <= set(kept) for clash in forbidden)
+
+    if possible(facts):
+        return  # the procedure is only asked about what is impossible
+    core = quickxplain(facts, possible)
+    assert not possible(core)
+    for fact in core:
+        assert possible(core - {fact})
+    # Brute force: the core is one of the irreducible sets.
+    irreducible = {
+        frozenset(some)
+        for size in range(1, count + 1)
+        for some in itertools.combinations(facts, size)
+        if not possible(some) and all(possible(set(some) - {fact}) for fact in some)
+    }
+    assert core in irreducible
+
+
+def test_quickxplain_of_what_no_fact_causes_is_empty() -> None:
+    """Tests that where nothing is possible even without facts, none is blamed."""
+    assert quickxplain(_facts(3), lambda kept: False) == frozenset()
+    assert quickxplain([], lambda kept: False) == frozenset()
+
+
+def test_quickxplain_keeps_late_facts() -> None:
+    """Tests that of two cores the one with what a person can change, which is last, is kept."""
+    facts = _facts(4)
+
+    def possible(kept: Any) -> bool:
+        return not {facts[0], facts[1]} <= set(kept) and not {facts[2], facts[3]} <= set(kept)
+
+    assert quickxplain(facts, possible) == {facts[2], facts[3]}
+
+
+def test_quickxplain_asks_few_questions() -> None:
+    """Tests two of 64 facts: at most 2*k*log2(n/k) + 2*k = 24 questions (Junker 2004)."""
+    facts = [Fact(str(i), is_pin=False) for i in range(64)]
+    asked = []
+
+    def possible(kept: Any) -> bool:
+        asked.append(len(kept))
+        return not {facts[11], facts[50]} <= set(kept)
+
+    assert quickxplain(facts, possible) == {facts[11], facts[50]}
+    assert len(asked) <= 25
+
+
+# -- conflicts of scenarios ------------------------------------------------------------------------
+
+
+def _restricted(problem: Problem, paths: set[str]) -> Problem:
+    """The problem with the pins at these paths only; others may take any known value."""
+    candidates = dict(problem.candidates)
+    for pin in problem.pins:
+        if pin.decision in candidates:
+            candidates[pin.decision] = tuple(dict.fromkeys((*candidates[pin.decision], *pin.values)))
+    kept = {
+        "pins": tuple(pin for pin in problem.pins if pin.path in paths),
+        "candidates": candidates,
+    }
+    if "options.pipeline_layout" not in paths:
+        kept |= {"layout_string": None, "even_split": False}
+    return dataclasses.replace(problem, **kept)
+
+
+def _possible(problem: Problem, facts: set[str]) -> bool:
+    """Whether any layout respects these facts, by enumeration."""
+    active = active_rules(problem)
+    paths = {fact for fact in facts if "." in fact}
+    where = _restricted(problem, paths)
+    if MEMORY in facts:
+        # In a conflict about memory the framework's own rules hold anyway.
+        rules = [r for r in active if r.id in facts or r.id not in LIMIT_RULES]
+        return fits(where, rules, problem.capacity)
+    named = {rule.id for rule in active} | {rule.id for rule in ALL_RULES}
+    layout_rules = facts - named - paths
+    if layout_rules:  # a layout string breaks rules on slots whatever the degrees
+        broken = {rule.id for rule in broken_layout_rules(where)}
+        return not layout_rules & broken
+    return next(cells(where, [r for r in active if r.id in facts]), None) is not None
+
+
+def _named(found: Conflict) -> set[str]:
+    return {*found.rules, *(pin.split(" = ")[0] for pin in found.pins)}
+
+
+def assert_irreducible(problem: Problem, found: Conflict) -> None:
+    """Assert that the facts clash, and that without any one of them something is possible."""
+    facts = _named(found)
+    assert facts
+    assert not _possible(problem, facts)
+    for fact in sorted(facts):
+        if fact == MEMORY:
+            # Without the limit of memory the same pins and limits have a legal layout.
+            limits = {rule.id for rule in active_rules(problem)} - (set(LIMIT_RULES) - facts)
+            assert _possible(problem, (facts - {MEMORY}) | limits), fact
+        else:
+            assert _possible(problem, facts - {fact}), fact
+    if found.pins:
+        assert all(pin in found.text for pin in found.pins)
+
+
+RULE_CLASHES: dict[str, dict[str, Any]] = {
+    "too-few-gpus": {"layout": {"tp": 8, "cp": 2}},
+    "batch": {"layout": {"dp": 8, "mbs": 2}},
+    "tp-over-the-domain": {
+        "cluster": {"preset": "h100-hgx", "gpus": 16},
+        "layout": {"tp": 16},
+    },
+    "heads": {"model": {"card": "toy-dense", "heads": 12, "kv_groups": 12}, "layout": {"tp": 8}},
+    "vpp-without-pp": {"layout": {"pp": 1, "vpp": 2}},
+    "group": {"layout": {"pp": 4, "vpp": 2, "ga": 2, "dp": 2}},
+    "deepep-alone": {"layout": {"ep": 1, "etp": 1}, "options": {"dispatcher": "deepep"}},
+    "deepep-on-nvl72": {
+        "cluster": {"preset": "gb200-nvl72", "gpus": 8},
+        "options": {"dispatcher": "deepep"},
+    },
+    "dense-with-ep": {"model": "toy-dense", "layout": {"ep": 2}},
+    "variable-length": {
+        "workload": {"seq_len": 4096, "global_batch_size": 8, "variable_length": True},
+        "options": {"cuda_graphs": ["attn"]},
+    },
+    "min-dp": {"layout": {"tp": 4, "cp": 2}, "limits": {"min_dp": 2}},
+    "experts": {"layout": {"ep": 8, "etp": 2}},
+    "layout-decoders": {"options": {"pipeline_layout": "Et|tL"}, "layout": {"pp": 2}},
+}
+
+
+@pytest.mark.parametrize("name", RULE_CLASHES)
+def test_rule_conflicts_are_irreducible(name: str) -> None:
+    """Tests clashes of rules and pins: leaving any fact out makes the rest possible."""
+    problem = small(**RULE_CLASHES[name])
+    found = conflict(problem)
+    assert found.minimal
+    assert MEMORY not in found.rules
+    assert_irreducible(problem, found)
+
+
+LEAN: dict[str, Any] = {"recompute": "none", "optimizer_offload": 0}
+MEMORY_CLASHES: dict[str, dict[str, Any]] = {
+    "pins": {"model": "toy-dense", "layout": {"tp": 1, "cp": 1, "mbs": 4}, "options": LEAN},
+    "dp": {"model": "toy-dense", "layout": {"dp": 8, "mbs": 1}, "options": LEAN},
+    "min-dp": {
+        "model": "toy-dense",
+        "layout": {"mbs": 1},
+        "options": LEAN,
+        "limits": {"min_dp": 8},
+    },
+    "layout-string": {
+        "model": "toy-dense",
+        "layout": {"mbs": 1, "cp": 1},
+        "options": {**LEAN, "pipeline_layout": "E|tttt||L"},
+    },
+    "graphs": {
+        "model": "toy-dense",
+        "layout": {"mbs": 1, "cp": 1},
+        "options": {**LEAN, "cuda_graphs": ["attn", "mlp"]},
+    },
+}
+
+
+@pytest.mark.parametrize("share", [0.5, 0.999])
+@pytest.mark.parametrize("name", MEMORY_CLASHES)
+def test_memory_conflicts_are_irreducible(name: str, share: float) -> None:
+    """Tests too little memory: leaving out any pin or limit of the conflict makes room.
+
+    The capacity is a share of what the pinned question needs at least; with a small share other
+    layouts may not fit either, and then the conflict has no pins.
+    """
+    problem = small(**MEMORY_CLASHES[name])
+    least = min(one.peak for one in tried(problem))
+    problem = with_capacity(problem, int(least * share))
+    found = conflict(problem)
+    assert MEMORY in found.rules
+    assert_irreducible(problem, found)
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [
+        ({"layout": {"pp": {"min": 3, "max": 3}}}, "layout.pp"),
+        ({"layout": {"ga": {"min": 64, "max": 64}}}, "layout.ga"),
+        ({"layout": {"dp": 5}}, "5"),
+    ],
+)
+def test_pins_that_no_value_satisfies_say_why(sections: dict[str, Any], says: str) -> None:
+    """Tests that a pin which leaves no value at all is named with a reason, not an empty one."""
+    found = conflict(small(**sections))
+    assert says in found.text
+    assert not found.text.rstrip(".").rstrip().endswith(":")
+
+
+@pytest.mark.parametrize("text", ["E|tttttt|L", "Et|t|t|t|tt|L", "E" + "t|" * 6 + "L"])
+def test_stage_count_is_not_a_matter_of_memory(text: str) -> None:
+    """Tests layout strings of 3, 6 and 7 stages on 8 GPUs: no GPU memory would help.
+
+    pp must divide 8 and pp*vpp the stages, so that only 6 = 2*3 stages can be had.
+    """
+    problem = small(options={"pipeline_layout": text}, layout={"vpp": 1})
+    found = conflict(problem)
+    assert MEMORY not in found.rules
+    assert "281474976710656" not in found.text
+
+
+def test_slots_without_layers_are_not_a_matter_of_memory() -> None:
+    """Tests pp = 4 with vpp = 3 on 6 layers: 12 slots, more than layers and ends can fill."""
+    found = conflict(small(layout={"pp": 4, "vpp": 3}))
+    assert MEMORY not in found.rules
+
+
+def test_random_rule_conflicts_are_irreducible() -> None:
+    """Tests random pins on 8 GPUs that clash."""
+    rng = random.Random(5)
+    judged = 0
+    while judged < 15:
+        names = rng.sample(["tp", "cp", "pp", "dp", "ep", "etp", "mbs", "ga"], 4)
+        layout = {name: rng.choice([1, 2, 4, 8]) for name in names}
+        problem = small(layout=layout, options=LEAN | {"dispatcher": "alltoall"})
+        if next(cells(problem), None) is not None:
+            continue
+        assert_irreducible(problem, conflict(problem))
+        judged += 1
