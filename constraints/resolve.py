@@ -48,8 +48,8 @@ def resolve(scenario: Scenario) -> Problem:
     if ep_within == "auto":
         ep_within = cluster.node_type.multi_node_nvlink
         if model.is_moe:
-            where = "one NVLink domain" if ep_within else "anywhere (a node is too small a domain)"
-            assumed.append(f"limits.ep_within_domain = auto: an EP group may lie {where}")
+            where = "must stay in one NVLink domain" if ep_within else "may leave the node"
+            assumed.append(f"limits.ep_within_domain = auto: an EP group {where}")
     assumed += _assumptions(scenario, model)
     return Problem(
         name=scenario.name,

@@ -62,7 +62,6 @@ def solve(
     scenario: Scenario | str | Path,
     *,
     time_limit_s: float | None = None,
-    workers: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Plan | Infeasible | Unknown:
     """Find the best plan of a scenario and prove that none is better, or that there is none.
@@ -73,8 +72,6 @@ def solve(
         A scenario, or the path of its file.
     time_limit_s
         Seconds after which the best plan so far is returned; None for no limit.
-    workers
-        Most threads that the solver may use (the search runs in one); the answer is the same.
     progress
         Called now and then with the state of the search.
 
@@ -92,8 +89,6 @@ def solve(
             f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
             advice="leave it out for no limit.",
         )
-    if workers is not None and workers < 1:
-        raise InputError(f"workers is {workers}, but must be at least 1", advice="leave it out.")
     known = load(scenario) if isinstance(scenario, str | Path) else scenario
     return search(resolve(known), time_limit_s=time_limit_s, progress=progress)
 

@@ -72,8 +72,9 @@ def most_in_time(problem: Problem, costs: CellCosts, budget: Array) -> Array:
 def _once(costs: CellCosts, most: Array | int, bottleneck: Array) -> Array:
     """Exposed exchange, optimizer and overhead of a step."""
     exchange = most * costs.exchange_us + costs.exchange_ends_us
-    exposed = np.maximum(-(-3 * exchange // 10), -(-(2 * exchange - bottleneck) // 2))
-    return exposed + most * costs.optimizer_us + costs.optimizer_ends_us + STEP_OVERHEAD_US
+    exposed: Array = np.maximum(-(-3 * exchange // 10), -(-(2 * exchange - bottleneck) // 2))
+    once: Array = exposed + most * costs.optimizer_us + costs.optimizer_ends_us + STEP_OVERHEAD_US
+    return once
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,9 +95,7 @@ def placements(problem: Problem, shape: Shape, most: int) -> Placements | None:
     return Placements(
         rank_kinds=np.stack([chunks.sum(axis=1) for chunks in by_rank], axis=1),
         slot_kinds=slot_kinds,
-        live=tuple(
-            np.einsum("mv,pvk->pmk", moments[rank], by_rank[rank]) for rank in range(pp)
-        ),
+        live=tuple(np.einsum("mv,pvk->pmk", moments[rank], by_rank[rank]) for rank in range(pp)),
         last_chunk=moments[-1][:, -1],
     )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from meshplan.solver.axes import Array, Axes, Mask
 from meshplan.solver.bounds import NEVER, Bounds, coarse_bounds, mesh_column
 from meshplan.solver.costs import CellCosts, cell_costs
 from meshplan.solver.meshes import MESH
+from meshplan.solver.program import LimitReached
 from meshplan.solver.shapes import Shape, live_class
 from meshplan.solver.space import build_axes, vpp_choices
 
@@ -106,6 +109,19 @@ class Statistics:
     program_s: float = 0.0
 
 
+def _worthwhile_graphs(costs: CellCosts) -> Mask:
+    """Where the captured scopes make some layer faster than no graphs do.
+
+    Graphs change nothing but host time and the memory of their pools, so where the GPU is the
+    bottleneck anyway they only cost memory.
+    """
+    worthwhile: Mask = np.zeros((1,) * 6, dtype=bool)
+    for layer_us in costs.layer_us.values():
+        worthwhile = worthwhile | (layer_us < layer_us[:, :, :1])
+    worthwhile[:, :, 0] = True
+    return worthwhile
+
+
 class Space:
     """All cells that rules and pins allow.
 
@@ -115,6 +131,8 @@ class Space:
         What holds; pins replace the candidates of a decision.
     capacity
         Memory of one GPU that a plan may use, in quanta.
+    deadline
+        ``time.monotonic()`` after which :class:`~meshplan.solver.program.LimitReached` is raised.
     """
 
     def __init__(
@@ -123,10 +141,16 @@ class Space:
         rules: Sequence[Rule],
         pins: dict[str, tuple[Value, ...]],
         capacity: int,
+        deadline: float | None = None,
     ) -> None:
+        self.deadline = deadline
         self.problem, self.rules, self.pins, self.capacity = problem, rules, pins, capacity
         self.statistics = Statistics()
         self.largest_batch = max(int(v) for v in pins.get("gbs", problem.candidates["gbs"]))
+
+    def _check_time(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise LimitReached
 
     def regions(self) -> list[Region]:
         """Cells of every pipeline degree that has legal rows."""
@@ -135,6 +159,7 @@ class Space:
     def each_region(self) -> Iterator[Region]:
         """One pipeline degree after the other."""
         for pp in self.pins.get("pp", self.problem.candidates["pp"]):
+            self._check_time()
             vpp = vpp_choices(self.problem, int(pp), self.pins)
             if not vpp:
                 continue
@@ -158,18 +183,23 @@ class Space:
         parts: list[tuple[Array, ...]] = []
         least_memory = NEVER
         for start in range(0, len(axes.mesh), step_rows):
+            self._check_time()
             stop = start + step_rows
             part = costs.rows(start, stop)
             step, memory = coarse_bounds(self.problem, axes.pp, part, ga[start:stop])
             legal = any_vpp[start:stop] & (allowed[start:stop] if len(allowed) > 1 else allowed)
-            full = (len(ga[start:stop]), *axes.shape[1:5], 1)
+            legal = legal & _worthwhile_graphs(part)
+            rows = len(ga[start:stop])
+            full = (rows, *axes.shape[1:5], 1)
             memory = np.broadcast_to(np.where(legal, memory, NEVER), full)
             least_memory = min(least_memory, int(memory.min()))
             chosen = np.nonzero(memory <= axes.pp * self.capacity)
-            scaled = self.scaled(
-                np.broadcast_to(step, full)[chosen], gbs[start:stop][chosen[0], 0, 0, 0, 0, 0]
-            )
-            parts.append((chosen[0] + start, *chosen[1:5], scaled, memory[chosen]))
+            rows_gbs = gbs[start:stop][chosen[0], 0, 0, 0, 0, 0]
+            scaled = self.scaled(np.broadcast_to(step, full)[chosen], rows_gbs)
+            indices = [chosen[0] + start, *chosen[1:5]]
+            # Indices are small and cells many, so they are kept in 32 bits.
+            small: list[Any] = [index.astype(np.int32) for index in indices]
+            parts.append((*small, scaled, memory[chosen]))
         joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
         self.statistics.cells += math.prod(axes.shape)
         return Region(
@@ -209,6 +239,7 @@ class Space:
                 part = np.nonzero(legal & (classes == level))[0]
                 shape = Shape(region.pp, int(vpp), int(level))
                 for start in range(0, len(part), _REFINED_AT_ONCE):
+                    self._check_time()
                     some = part[start : start + _REFINED_AT_ONCE]
                     at = tuple(index[some] for index in indices)
                     costs = region.costs.at((*at, np.full_like(at[0], vpp_index)))

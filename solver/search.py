@@ -63,11 +63,14 @@ class Search:
             tuple(active_rules(problem) if rules is None else rules),
             problem.pinned if pins is None else pins,
             self.capacity,
+            deadline,
         )
         self.statistics = self.space.statistics
         self.deadline = deadline
         self.report = report
         self.refuted = Refuted()
+        #: Least memory per GPU, averaged over the stages, of any legal layout seen so far.
+        self.least_mean_memory: int | None = None
         self.best: Found | None = None
         self.bound = 0
 
@@ -121,6 +124,10 @@ class Search:
             )
         return found
 
+    def best_step(self) -> int | None:
+        """Scaled step time of the best plan so far."""
+        return None if self.best is None else self.scaled_step(self.best)
+
     def scaled_step(self, found: Found) -> int:
         """Step time of a plan scaled to the largest batch."""
         return -(-found.step * self.space.largest_batch // int(found.decisions["gbs"]))
@@ -131,24 +138,30 @@ class Search:
         """Whether any layout obeys the rules and pins and fits in memory."""
         regions = []
         for region in self.space.each_region():
-            roomiest = np.argsort(region.memory, kind="stable")[:_ROOMIEST]
-            if self._any_of(self.space.refine(region, roomiest, UNLIMITED)):
+            self._note_memory(region)
+            if self.first_plan(region):
                 return True
-            if len(region.memory) > len(roomiest):
-                regions.append(region)
+            regions.append(region)
         return any(self._any_of(self.space.pools([region], UNLIMITED)) for region in regions)
+
+    def first_plan(self, region: Region) -> bool:
+        """Whether one of the cells of a region that need the least memory has a plan."""
+        roomiest = np.argsort(region.memory, kind="stable")[:_ROOMIEST]
+        return self._any_of(self.space.refine(region, roomiest, UNLIMITED))
+
+    def _note_memory(self, region: Region) -> None:
+        least = region.least_memory // region.pp
+        if self.least_mean_memory is None or least < self.least_mean_memory:
+            self.least_mean_memory = least
 
     def _any_of(self, pools: Iterable[Pool]) -> bool:
         for pool in pools:
             for _, cell in in_order([pool], [pool.least]):
-                if self._solve(cell, "step", UNLIMITED, self.capacity, 0) is not None:
+                answer = self._solve(cell, "step", UNLIMITED, self.capacity, cell.least_step())
+                if answer is not None:
+                    self.best = self._found(cell, answer, "step")
                     return True
         return False
-
-    def least_mean_memory(self) -> int | None:
-        """Least memory per GPU, averaged over the stages, of any legal layout; None if none."""
-        least = [region.least_memory // region.pp for region in self.space.regions()]
-        return min(least) if least else None
 
     # -- the phases ------------------------------------------------------------------------------
 
@@ -163,7 +176,8 @@ class Search:
         if not len(coarse):
             return None
         self.bound = max(self.bound, int(coarse[0]))
-        cells, most, best = _FIRST_ROUND, 0, None
+        cells, most = _FIRST_ROUND, 0
+        best = self.best_step()
         while True:
             widest = UNLIMITED if cells >= len(coarse) else int(coarse[cells])
             most = min(max(widest, int(most * _GROWTH)), UNLIMITED)

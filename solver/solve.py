@@ -9,7 +9,8 @@ from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
-from meshplan.solver.conflicts import broken_layout_rules, conflict
+from meshplan.solver.conflict_text import broken_layout_rules
+from meshplan.solver.conflicts import conflict, floor
 from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import TIGHT_SHARE, Cost, cost, violations
 from meshplan.solver.program import LimitReached
@@ -72,9 +73,13 @@ class _Run:
     def complete(self) -> Plan | Infeasible:
         """The whole search."""
         search, problem = self.search, self.problem
-        if broken_layout_rules(problem):
+        if broken_layout_rules(problem) or floor(problem) > problem.capacity:
             return self._infeasible()
-        regions = search.space.regions()
+        regions = []
+        for region in search.space.each_region():
+            regions.append(region)
+            if search.best is None and search.first_plan(region):
+                self._report(search.best_step(), 0)
         self.fastest = search.fastest(regions) if regions else None
         if self.fastest is None:
             return self._infeasible()

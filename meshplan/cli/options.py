@@ -60,13 +60,3 @@ def time_limit_option(command: _Command) -> _Command:
         callback=_positive,
         help="Stop after S seconds with the best plan so far and what is proved.",
     )(command)
-
-
-def workers_option(command: _Command) -> _Command:
-    """Option ``--workers N``."""
-    return click.option(
-        "--workers",
-        type=click.IntRange(1, 256),
-        metavar="N",
-        help="Most threads that the solver may use; the answer is the same.",
-    )(command)

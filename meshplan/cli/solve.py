@@ -10,7 +10,6 @@ from meshplan.cli.options import (
     scenario_argument,
     set_option,
     time_limit_option,
-    workers_option,
 )
 
 
@@ -19,7 +18,6 @@ from meshplan.cli.options import (
 @json_option
 @set_option
 @time_limit_option
-@workers_option
 @quiet_option
 @click.pass_context
 def solve(
@@ -28,7 +26,6 @@ def solve(
     json_path: str | None,
     overrides: tuple[str, ...],
     time_limit_s: float | None,
-    workers: int | None,
     quiet: bool,
 ) -> None:
     """Find the best layout of the scenario FILE and prove that none is better.
@@ -42,7 +39,5 @@ def solve(
     target = json_file(json_path)
     scenario = meshplan.load(file, overrides)
     with shown_progress(quiet) as progress:
-        result = meshplan.solve(
-            scenario, time_limit_s=time_limit_s, workers=workers, progress=progress
-        )
+        result = meshplan.solve(scenario, time_limit_s=time_limit_s, progress=progress)
     ctx.exit(deliver(result, json_path, target, quiet))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from meshplan.cli.exit_codes import DEBUG_VARIABLE
-from meshplan.cli.options import time_limit_option, workers_option
+from meshplan.cli.options import time_limit_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,14 +23,12 @@ _STYLES = {"pass": "green", "FAIL": "red", "ERROR": "red", "open": "yellow"}
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
 @click.option("--junit", "junit_path", metavar="PATH", help="Write the outcome as JUnit XML.")
 @time_limit_option
-@workers_option
 @click.pass_context
 def test(
     ctx: click.Context,
     paths: tuple[str, ...],
     junit_path: str | None,
     time_limit_s: float | None,
-    workers: int | None,
 ) -> None:
     """Solve scenario files, or all in folders, and hold the answers to their `expect:`.
 
@@ -47,7 +45,7 @@ def test(
     width = max(len(str(file)) for file in files)
     cases = []
     for file in files:
-        case = _run(file, time_limit_s, workers)
+        case = _run(file, time_limit_s)
         cases.append(case)
         _print(case, width)
     failed = sum(case.outcome in ("FAIL", "ERROR") for case in cases)
@@ -61,14 +59,14 @@ def test(
     ctx.exit(NOT_AS_HOPED if failed else DONE)
 
 
-def _run(file: Path, time_limit_s: float | None, workers: int | None) -> Case:
+def _run(file: Path, time_limit_s: float | None) -> Case:
     import meshplan
     from meshplan.cli.expectations import Case, answer_text, mismatches
 
     started = time.perf_counter()
     try:
         scenario = meshplan.load(file)
-        result = meshplan.solve(scenario, time_limit_s=time_limit_s, workers=workers)
+        result = meshplan.solve(scenario, time_limit_s=time_limit_s)
     except meshplan.InputError as error:
         return Case(file, "ERROR", time.perf_counter() - started, (str(error),), "bad input")
     except Exception as error:

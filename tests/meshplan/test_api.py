@@ -53,12 +53,6 @@ def test_solve_refuses_bad_limits(tmp_path: Path, limit: float) -> None:
         meshplan.solve(small_file(tmp_path), time_limit_s=limit)
 
 
-def test_solve_refuses_no_workers(tmp_path: Path) -> None:
-    """Tests that there is at least one thread."""
-    with pytest.raises(meshplan.InputError, match="workers is 0"):
-        meshplan.solve(small_file(tmp_path), workers=0)
-
-
 def test_errors_are_exceptions_with_advice(tmp_path: Path) -> None:
     """Tests that bad input reads the same in Python as on the command line."""
     with pytest.raises(meshplan.InputError) as caught:

@@ -1,0 +1,119 @@
+"""The words of a conflict: the scenario's own fields and numbers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from meshplan.constraints.layout import Layout, Value
+from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES, LayoutRule
+from meshplan.constraints.pipeline import parse_layout
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.rule import Rule
+from meshplan.solver.judge import active_rules
+from meshplan.solver.legality import PIPELINE_PIN, split_rule
+
+#: Assignments that are tried for an example of a conflict.
+_MOST_EXAMPLES = 20_000
+#: Decisions that examples set, in this order; the others follow or stay at their first value.
+_SET = ("tp", "cp", "pp", "vpp", "etp", "ep", "gbs", "mbs")
+
+
+def broken_layout_rules(problem: Problem) -> list[LayoutRule]:
+    """Rules on slots that the scenario's layout string breaks, whatever the degrees."""
+    if problem.layout_string is None:
+        return []
+    slots = parse_layout(problem.layout_string)
+    layout = Layout(pp=len(slots), vpp=1, slots=slots)
+    return [rule for rule in ALL_LAYOUT_RULES if rule.check(problem, layout) is not None]
+
+
+def layout_fault(problem: Problem, rule: LayoutRule) -> str:
+    """What a layout rule says of the scenario's layout string."""
+    slots = parse_layout(problem.layout_string or "")
+    return rule.check(problem, Layout(pp=len(slots), vpp=1, slots=slots)) or rule.formula
+
+
+def pin_text(problem: Problem, path: str) -> str:
+    """A pinned field as the scenario writes it."""
+    if path == PIPELINE_PIN:
+        return f"{PIPELINE_PIN} = {problem.layout_string or 'even'}"
+    return next(pin.text for pin in problem.pins if pin.path == path)
+
+
+def sentence(
+    problem: Problem, rules: Sequence[str], paths: Sequence[str], memory: str | None
+) -> str:
+    """The conflict in one sentence: the pins, then what each rule says of an example."""
+    known = {rule.id: rule for rule in (*active_rules(problem), split_rule(problem))}
+    clashing = [known[rule] for rule in rules]
+    reasons = _reasons(problem, clashing, paths)
+    if memory is not None:
+        reasons.append(memory)
+    cause = "; and ".join(reasons)
+    if not paths:
+        starts_with_field = re.match(r"[a-z_]+( =|\*)", cause)
+        return f"{cause if starts_with_field else cause[:1].upper() + cause[1:]}."
+    return f"Because {' and '.join(pin_text(problem, path) for path in paths)}: {cause}."
+
+
+def _reasons(problem: Problem, rules: Sequence[Rule], paths: Sequence[str]) -> list[str]:
+    """What the rules say of the example that breaks the fewest of them."""
+    if not rules:
+        return []
+    best: list[Rule] = list(rules)
+    shown: dict[str, Value] = {}
+    for example in itertools.islice(_examples(problem, rules, paths), _MOST_EXAMPLES):
+        broken = [r for r in rules if not r.holds(problem, *(example[n] for n in r.scope))]
+        if broken and (not shown or len(broken) < len(best)):
+            best, shown = broken, example
+            if len(broken) == 1:
+                break
+    if not shown:
+        return [f"{rule.id}: {rule.formula}" for rule in rules]
+    reasons = [rule.explain(problem, *(shown[n] for n in rule.scope)) for rule in best]
+    others = [rule.id for rule in rules if rule not in best]
+    if others:
+        reasons[-1] += f" (no degrees satisfy this and {', '.join(others)} together)"
+    return reasons
+
+
+def _examples(
+    problem: Problem, rules: Sequence[Rule], paths: Sequence[str]
+) -> Iterator[dict[str, Value]]:
+    """Assignments of the rules' decisions, pins respected, small values first."""
+    pinned = {pin.decision: pin.values for pin in problem.pins if pin.path in paths}
+    scope = {name for rule in rules for name in rule.scope}
+    used = [n for n in scope if n not in ("dp", "edp", "ga", "attention_tokens", "moe_tokens")]
+    needed = set(used)
+    if scope & {"dp", "ga", "edp", "attention_tokens", "moe_tokens"}:
+        needed |= {"tp", "cp", "pp", "etp", "ep", "gbs", "mbs"}
+    free = [n for n in _SET if n in scope] + [n for n in used if n not in _SET]
+    fixed = {n: pinned.get(n, problem.candidates.get(n, (1,)))[0] for n in needed}
+    columns = [list(pinned.get(n, problem.candidates.get(n, (1,))))[:64] for n in free]
+    for values in itertools.product(*columns):
+        example: dict[str, Value] = fixed | dict(zip(free, values, strict=True))
+        yield example | _following(problem, example, pinned)
+
+
+def _following(
+    problem: Problem, example: dict[str, Value], pinned: dict[str, tuple[Value, ...]]
+) -> dict[str, Value]:
+    """Degrees and tokens that follow from the others, rounded down where they do not divide."""
+    if "tp" not in example or "gbs" not in example:
+        return {}
+    tp, cp, pp, etp, ep, gbs, mbs = (
+        int(example[n]) for n in ("tp", "cp", "pp", "etp", "ep", "gbs", "mbs")
+    )
+    dp = int(pinned["dp"][0]) if "dp" in pinned else max(1, problem.gpus // (tp * cp * pp))
+    tokens = problem.tokens(cp, mbs)
+    return {
+        "dp": dp,
+        "edp": int(pinned["edp"][0])
+        if "edp" in pinned
+        else max(1, problem.gpus // (etp * ep * pp)),
+        "ga": int(pinned["ga"][0]) if "ga" in pinned else max(1, gbs // (mbs * dp)),
+        "attention_tokens": tokens,
+        "moe_tokens": -(-tokens // tp),
+    }
