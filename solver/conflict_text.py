@@ -11,8 +11,9 @@ from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES, LayoutRule
 from meshplan.constraints.pipeline import parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
+from meshplan.constraints.split_rules import split_rule
 from meshplan.solver.judge import active_rules
-from meshplan.solver.legality import PIPELINE_PIN, split_rule
+from meshplan.solver.legality import PIPELINE_PIN
 
 #: Assignments that are tried for an example of a conflict.
 _MOST_EXAMPLES = 20_000

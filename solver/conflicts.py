@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from meshplan.constraints.layout_rules import LayoutRule
 from meshplan.constraints.memory.formats import gradient_bytes, weight_bytes
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem, quanta
+from meshplan.constraints.split_rules import split_rule
 from meshplan.scenarios.parameters import total_parameters
 from meshplan.solver.conflict_text import broken_layout_rules, layout_fault, pin_text, sentence
 from meshplan.solver.judge import active_rules
-from meshplan.solver.legality import PIPELINE_PIN, Legality, split_rule
+from meshplan.solver.legality import PIPELINE_PIN, Legality
 from meshplan.solver.program import LimitReached
 from meshplan.solver.results import Conflict
 from meshplan.solver.search import Search

@@ -15,10 +15,9 @@ from ortools.sat.python import cp_model
 
 from meshplan.constraints.decisions import CP_COMM_TYPES, DECISIONS, DERIVED, DISPATCHERS
 from meshplan.constraints.layout import Value
-from meshplan.constraints.pipeline import parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
-from meshplan.solver.space import vpp_choices
+from meshplan.constraints.split_rules import split_rule
 
 _CODES: dict[str, tuple[str, ...]] = {"dispatcher": DISPATCHERS, "cp_comm": CP_COMM_TYPES}
 #: Values of a pin that are looked at beyond the candidates.
@@ -27,55 +26,6 @@ _MOST_PINNED = 4096
 
 #: Field of the scenario that fixes how the layers are split.
 PIPELINE_PIN = "options.pipeline_layout"
-
-
-def split_rule(problem: Problem) -> Rule:
-    """How many pipeline slots the split allows: a given string, the even split, or a free one."""
-    layers = problem.model.layers
-    if problem.layout_string is not None:
-        stages = len(parse_layout(problem.layout_string))
-        return Rule(
-            id="layout-stage-count",
-            scope=("pp", "vpp"),
-            holds=lambda _, pp, vpp: pp * vpp == stages,
-            explain=lambda _, pp, vpp: (
-                f"the pipeline layout has {stages} stages, but pp*vpp = {pp}*{vpp} = {pp * vpp}"
-            ),
-            formula="stages of the pipeline layout == pp*vpp",
-            why="Stage i of a layout string is chunk i // pp of pipeline rank i % pp.",
-            source="Megatron-LM d98e8a64 pipeline_parallel_layer_layout.py",
-            family="pipeline",
-            fields=("options.pipeline_layout", "layout.pp", "layout.vpp"),
-        )
-    if problem.even_split:
-        return Rule(
-            id="layers-pp-default",
-            scope=("pp", "vpp"),
-            holds=lambda problem, pp, vpp: bool(vpp_choices(problem, pp, {"vpp": (vpp,)})),
-            explain=lambda _, pp, vpp: (
-                f"{layers} layers, with or without embedding and loss counted as one each, do not "
-                f"split evenly over pp*vpp = {pp}*{vpp} = {pp * vpp} stages"
-            ),
-            formula="(layers [+ embedding] [+ loss]) % (pp*vpp) == 0",
-            why="An even split gives each stage the same number of layers.",
-            source="Megatron-LM d98e8a64 transformer_config.py",
-            family="pipeline",
-            fields=("options.pipeline_layout", "layout.pp", "layout.vpp"),
-        )
-    return Rule(
-        id="slots-hold-layers",
-        scope=("pp", "vpp"),
-        holds=lambda problem, pp, vpp: bool(vpp_choices(problem, pp, {"vpp": (vpp,)})),
-        explain=lambda _, pp, vpp: (
-            f"pp*vpp = {pp}*{vpp} = {pp * vpp} slots are more than {layers} layers, embedding and "
-            "loss can fill; give a pipeline layout with empty stages if you want them"
-        ),
-        formula="pp*vpp <= layers + 2",
-        why="The search leaves no slot empty but the first and the last (embedding, loss).",
-        source="meshplan's search space",
-        family="pipeline",
-        fields=("layout.pp", "layout.vpp"),
-    )
 
 
 def _divisors(number: int) -> list[int]:

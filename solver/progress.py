@@ -19,9 +19,12 @@ class Progress:
         Step time in seconds that is proved to be the least possible; None before the first bound.
     gap
         Relative gap between the two; None while either is unknown.
+    phase
+        What is being chosen: throughput, data parallelism, memory, ties.
     """
 
     elapsed_s: float
     incumbent_s: float | None = None
     bound_s: float | None = None
     gap: float | None = None
+    phase: str = "throughput"

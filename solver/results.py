@@ -61,6 +61,7 @@ class Plan:
     advisories: tuple[tuple[str, str], ...] = ()
     binding: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    stopped_by: Literal["limit", "interrupt"] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain data, by the contract ``meshplan_result: 1``."""
@@ -135,6 +136,7 @@ class Unknown:
     problem: Problem
     bound: float
     wall_s: float
+    stopped_by: Literal["limit", "interrupt"] = "limit"
     status: Literal["unknown"] = "unknown"
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
 
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
@@ -43,8 +45,10 @@ def solve(
     run = _Run(problem, started, time_limit_s, progress)
     try:
         return run.complete()
-    except (LimitReached, KeyboardInterrupt):
-        return run.interrupted()
+    except LimitReached:
+        return run.interrupted("limit")
+    except KeyboardInterrupt:
+        return run.interrupted("interrupt")
 
 
 class _Run:
@@ -59,6 +63,7 @@ class _Run:
         self.deadline = None if time_limit_s is None else started + time_limit_s
         self.search = Search(problem, deadline=self.deadline, report=self._report)
         self.fastest: int | None = None
+        self.phase = "throughput"
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -68,7 +73,7 @@ class _Run:
             return
         gap = None if best is None else (best - bound) / best
         incumbent = None if best is None else best / 1e6
-        self.progress(Progress(self._elapsed(), incumbent, bound / 1e6, gap))
+        self.progress(Progress(self._elapsed(), incumbent, bound / 1e6, gap, self.phase))
 
     def complete(self) -> Plan | Infeasible:
         """The whole search."""
@@ -87,22 +92,30 @@ class _Run:
         assert first is not None
         most = int(self.fastest * (1 + problem.limits.dp_tolerance))
         pools = search.space.pools(regions, most)
+        self._enter("data parallelism")
         kept = search.most_data_parallel(pools, most)
+        self._enter("memory")
         peak = search.least_peak(kept, most)
+        self._enter("ties")
         search.canonical(kept, most, peak)
         assert search.best is not None
         alternatives = self._alternatives(first, pools, most)
         return self._plan(search.best, proved=True, alternatives=alternatives)
 
+    def _enter(self, phase: str) -> None:
+        self.phase = phase
+        self._report(self.fastest, self.search.bound)
+
     def _infeasible(self) -> Infeasible:
         found = conflict(self.problem, self.deadline)
         return Infeasible(self.problem, (found,), self._elapsed())
 
-    def interrupted(self) -> Plan | Unknown:
+    def interrupted(self, by: Literal["limit", "interrupt"]) -> Plan | Unknown:
         """What is known when a limit or an interrupt stops the search."""
         if self.search.best is None:
-            return Unknown(self.problem, self.search.bound / 1e6, self._elapsed())
-        return self._plan(self.search.best, proved=False, alternatives=())
+            return Unknown(self.problem, self.search.bound / 1e6, self._elapsed(), by)
+        plan = self._plan(self.search.best, proved=False, alternatives=())
+        return replace(plan, stopped_by=by)
 
     def _plan(self, found: Found, *, proved: bool, alternatives: tuple[Alternative, ...]) -> Plan:
         layout = to_layout(found.decisions, found.slots)
@@ -147,7 +160,7 @@ class _Run:
             shown.append(_alternative(first, "fastest"))
         for found in self.search.others(pools, most, seen, _ALTERNATIVES - len(shown)):
             shown.append(_alternative(found, "within the tolerance"))
-        return tuple(shown)
+        return tuple(sorted(shown, key=lambda other: other.step_s))
 
 
 def _degrees(found: Found) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from meshplan.constraints.layout import Slot, Value
 from meshplan.constraints.pipeline import even_slots, parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
+from meshplan.constraints.split_rules import split_rule
 from meshplan.solver.axes import AXIS_DECISIONS, Axes
 from meshplan.solver.meshes import MESH, mesh_table
 from meshplan.solver.time.attention import core_us
@@ -113,16 +114,11 @@ def _fastest(problem: Problem, tp: int, cp: int, mbs: int, legal: list[Value]) -
 
 
 def vpp_choices(problem: Problem, pp: int, pins: dict[str, tuple[Value, ...]]) -> list[int]:
-    """Virtual pipeline degrees worth trying: no more slots than layers and ends fill."""
+    """Virtual pipeline degrees that the split of the layers allows."""
     domain = [int(v) for v in pins.get("vpp", problem.candidates["vpp"])]
-    if problem.layout_string is not None:
-        stages = len(parse_layout(problem.layout_string))
-        return [v for v in domain if v * pp == stages]
-    if problem.even_split:
-        return [v for v in domain if _even(problem, pp, v) is not None]
-    if pp == 1:
-        return [v for v in domain if v == 1 or "vpp" in pins]
-    return [v for v in domain if v * pp <= problem.model.layers + 2]
+    rule = split_rule(problem)
+    allowed = [v for v in domain if rule.holds(problem, pp, v)]
+    return [v for v in allowed if pp > 1 or v == 1 or "vpp" in pins]
 
 
 def _even(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...] | None:

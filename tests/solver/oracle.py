@@ -105,38 +105,43 @@ def whole_gib(peak: int) -> int:
     return -(-peak // QUANTA_PER_GIB)
 
 
-def fits(problem: Problem, rules: Sequence[Rule], capacity: int) -> bool:
-    """Whether any layout that obeys these rules fits in memory."""
-    return any(
-        cost(problem, to_layout(cell, slots)).peak <= capacity
-        for cell in cells(problem, rules)
-        for slots in splits(problem, int(cell["pp"]), int(cell["vpp"]))
-    )
-
-
 def cells(
-    problem: Problem, rules: Sequence[Rule] | None = None
+    problem: Problem, rules: Sequence[Rule] | None = None, *, read_only: bool = False
 ) -> Iterator[dict[str, Value]]:
-    """All combinations of decisions that break no rule (by default of all rules), slots aside."""
-    due: dict[str, list[Rule]] = {name: [] for name in ORDER}
-    for rule in active_rules(problem) if rules is None else rules:
-        reads = [d for name in rule.scope for d in _SOURCES.get(name, (name,))]
-        due[max(reads, key=ORDER.index)].append(rule)
-    yield from _extended(problem, due, {}, 0)
+    """All combinations of decisions that break no rule, slots aside.
+
+    Parameters
+    ----------
+    rules
+        The rules that hold; by default all.
+    read_only
+        Leave out the decisions that no rule reads, as far as each has a value at all.
+    """
+    rules = active_rules(problem) if rules is None else rules
+    names = [n for n in ORDER if not read_only or n in _read(rules) or not _domain(problem, n)]
+    due: dict[str, list[Rule]] = {name: [] for name in names}
+    for rule in rules:
+        due[max(_read([rule]), key=names.index)].append(rule)
+    yield from _extended(problem, names, due, {})
+
+
+def _read(rules: Sequence[Rule]) -> set[str]:
+    """Decisions that rules read, derived quantities resolved."""
+    return {d for rule in rules for name in rule.scope for d in _SOURCES.get(name, (name,))}
 
 
 def _extended(
-    problem: Problem, due: dict[str, list[Rule]], cell: dict[str, Value], depth: int
+    problem: Problem, names: list[str], due: dict[str, list[Rule]], cell: dict[str, Value]
 ) -> Iterator[dict[str, Value]]:
-    if depth == len(ORDER):
+    if len(cell) == len(names):
         yield dict(cell)
         return
-    name = ORDER[depth]
+    name = names[len(cell)]
     for value in _domain(problem, name):
         cell[name] = value
         if all(_obeys(problem, rule, cell) for rule in due[name]):
-            yield from _extended(problem, due, cell, depth + 1)
-    cell.pop(name, None)
+            yield from _extended(problem, names, due, cell)
+        del cell[name]
 
 
 def _obeys(problem: Problem, rule: Rule, cell: dict[str, Value]) -> bool:

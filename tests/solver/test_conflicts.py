@@ -21,7 +21,8 @@ from meshplan.solver.conflicts import (
 )
 from meshplan.solver.judge import active_rules
 from meshplan.solver.results import Conflict
-from tests.solver.oracle import cells, fits, tried
+from meshplan.solver.search import Search
+from tests.solver.oracle import cells, tried
 from tests.solver.small import small, with_capacity
 
 # -- the shrinking procedure -----------------------------------------------------------------------
@@ -113,20 +114,21 @@ def _restricted(problem: Problem, paths: set[str]) -> Problem:
 
 
 def _possible(problem: Problem, facts: set[str]) -> bool:
-    """Whether any layout respects these facts, by enumeration."""
+    """Whether any layout respects these facts: by enumeration, or by a search if of memory."""
     active = active_rules(problem)
     paths = {fact for fact in facts if "." in fact}
     where = _restricted(problem, paths)
     if MEMORY in facts:
         # In a conflict about memory the framework's own rules hold anyway.
         rules = [r for r in active if r.id in facts or r.id not in LIMIT_RULES]
-        return fits(where, rules, problem.capacity)
+        return Search(where, rules=rules, pins=where.pinned).any_plan()
     named = {rule.id for rule in active} | {rule.id for rule in ALL_RULES}
     layout_rules = facts - named - paths
     if layout_rules:  # a layout string breaks rules on slots whatever the degrees
         broken = {rule.id for rule in broken_layout_rules(where)}
         return not layout_rules & broken
-    return next(cells(where, [r for r in active if r.id in facts]), None) is not None
+    rules = [rule for rule in active if rule.id in facts]
+    return next(cells(where, rules, read_only=True), None) is not None
 
 
 def _named(found: Conflict) -> set[str]:
@@ -142,7 +144,7 @@ def assert_irreducible(problem: Problem, found: Conflict) -> None:
         if fact == MEMORY:
             # Without the limit of memory the same pins and limits have a legal layout.
             limits = {rule.id for rule in active_rules(problem)} - (set(LIMIT_RULES) - facts)
-            assert _possible(problem, (facts - {MEMORY}) | limits), fact
+            assert _possible(with_capacity(problem, 1 << 30), facts | limits), fact
         else:
             assert _possible(problem, facts - {fact}), fact
     if found.pins:
