@@ -13,6 +13,7 @@
 ``schedule``        which micro-batches a pipeline rank keeps alive
 ``context``         groups of hierarchical context parallelism
 ``memory``          memory of every pipeline rank
-``advisories``      guidance on legal layouts
+``advisory``        :class:`Advisory`: what guidance is
+``advisories``      guidance on legal layouts, ``ALL_ADVISORIES`` in sight
 ==================  ============================================================================
 """

@@ -6,9 +6,7 @@ else a person may try.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
+from meshplan.constraints.advisory import Advisory
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
@@ -21,7 +19,7 @@ from meshplan.scenarios.flops import flops_per_token
 LONG_CONTEXT_TOKENS = 32_768
 #: From here on software that works at short lengths has been seen to fail.
 VERY_LONG_CONTEXT_TOKENS = 131_072
-#: Tokens of a sequence on one CP rank in the published long-context runs, 4K to 256K.
+#: Tokens of a sequence on one rank in the published long-context runs, 4K to 256K.
 CP_SHARD_TOKENS = 4_096
 #: A shard this many times larger or smaller than the target is worth a word.
 SHARD_FACTOR = 2
@@ -29,8 +27,10 @@ SHARD_FACTOR = 2
 BASELINE_FACTOR = 4
 #: At or below this, data parallelism is used up.
 DP_FLOOR = 2
-#: Pipeline bubble over compute from which the batch counts as small.
-BUBBLE_SHARE = 0.10
+#: One in so many: pipeline bubble over compute from which the batch counts as small (5 %).
+BUBBLE_PART = 20
+#: Fewer sequences than this on each DP rank leave a long run no room to lower the batch.
+FEW_SEQUENCES = 4
 #: Peak memory over capacity from which offload is worth a word.
 TIGHT_MEMORY = 0.85
 
@@ -38,39 +38,13 @@ _GUIDE = "Megatron-Bridge 067f987 docs/performance-guide.md"
 _LONG_CARD = "Megatron-Bridge skills/nemo-mbridge-perf-moe-long-context/card.yaml and SKILL.md"
 _RECOMPUTE_CARD = "Megatron-Bridge activation-recompute card (Moonlight-16B, 8 H100)"
 
-#: What an advisory reads: the problem, the layout, and the memory of its pipeline ranks.
-Check = Callable[[Problem, Layout, tuple[RankMemory, ...]], str | None]
-
-
-@dataclass(frozen=True)
-class Advisory:
-    """Guidance on legal layouts.
-
-    Attributes
-    ----------
-    id
-        Kebab-case, never reused.
-    why
-        One or two sentences for a person: why it matters.
-    source
-        Where it comes from.
-    check
-        ``check(problem, layout, ranks)``: the advice with the layout's numbers, or None.  ``ranks``
-        may be empty where no memory is known.
-    """
-
-    id: str
-    why: str
-    source: str
-    check: Check
-
 
 def _is_long(problem: Problem) -> bool:
     return problem.seq_len >= LONG_CONTEXT_TOKENS
 
 
 def _gib(quanta: int) -> str:
-    return f"{quanta / QUANTA_PER_GIB:.1f}"
+    return f"{quanta / QUANTA_PER_GIB:,.1f}"
 
 
 def _fullest(ranks: tuple[RankMemory, ...]) -> RankMemory | None:
@@ -88,19 +62,20 @@ def _peak_text(problem: Problem, ranks: tuple[RankMemory, ...]) -> str:
 
 
 def _cp_shard_target(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
-    tokens = problem.tokens(layout.cp, 1)
+    tokens = -(-problem.tokens(layout.cp, 1) // layout.tp)  # sequence parallelism cuts it further
     too_large = tokens > CP_SHARD_TOKENS * SHARD_FACTOR
     too_small = layout.cp > 1 and tokens * SHARD_FACTOR < CP_SHARD_TOKENS
     if not (too_large or too_small):
         return None
-    text = (
-        f"cp = {layout.cp} leaves {tokens} of {problem.seq_len} tokens on a CP rank; published "
-        f"runs keep about {CP_SHARD_TOKENS}, which is cp = "
-        f"{max(1, problem.seq_len // CP_SHARD_TOKENS)}"
-    )
+    degrees = f"cp = {layout.cp}"
     if layout.tp > 1:
-        text += f" (sequence parallelism over tp = {layout.tp} cuts it to {tokens // layout.tp})"
-    return text
+        degrees += f" and sequence parallelism over tp = {layout.tp}"
+    target = max(1, problem.seq_len // CP_SHARD_TOKENS)
+    return (
+        f"{degrees} leave{'' if layout.tp > 1 else 's'} {tokens:,} of {problem.seq_len:,} tokens "
+        f"on a rank; published runs keep about {CP_SHARD_TOKENS:,}, which is "
+        f"{'tp*cp' if layout.tp > 1 else 'cp'} = {target}"
+    )
 
 
 def _dp_floor(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
@@ -108,9 +83,9 @@ def _dp_floor(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> st
         return None
     replica = layout.tp * layout.cp * layout.pp
     return (
-        f"dp = {layout.dp}: one replica takes {replica} of {problem.gpus} GPUs, so each works "
-        f"through ga = {layout.ga} micro-batches a step; twice the context at the same shard "
-        f"needs {2 * replica} GPUs a replica"
+        f"dp = {layout.dp}: one replica takes {replica:,} of {problem.gpus:,} GPUs, so each works "
+        f"through ga = {layout.ga:,} micro-batches a step; twice the context at the same shard "
+        f"needs {2 * replica:,} GPUs a replica"
         + ("" if 2 * replica <= problem.gpus else ", more than there are")
     )
 
@@ -143,7 +118,7 @@ def _avoid_attention_recompute(
     share = flops.attention_core / flops.total
     how = "full recompute" if layout.recompute_full else "recompute module core_attn"
     return (
-        f"at {problem.seq_len} tokens core attention is {share:.0%} of the model FLOPs, and {how} "
+        f"at {problem.seq_len:,} tokens core attention is {share:.0%} of the model FLOPs, and {how} "
         "repeats its forward pass; fused attention keeps little that this would free"
     )
 
@@ -177,22 +152,26 @@ def _can_trade(problem: Problem, tp: int, cp: int, new_tp: int) -> bool:
 
 
 def _batch_shrinks(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
-    bubble = (layout.pp - 1) / (layout.vpp * layout.ga)
-    if not _is_long(problem) and bubble <= BUBBLE_SHARE:
-        return None
-    least = layout.mbs * layout.dp * (layout.pp if layout.vpp > 1 else 1)
-    tokens = layout.gbs * problem.seq_len / 1e6
-    text = (
-        f"gbs = {layout.gbs} sequences of {problem.seq_len} tokens are {tokens:.1f} M tokens a "
-        f"step, in ga = {layout.ga} micro-batches on each of dp = {layout.dp} ranks; this layout "
-        f"takes multiples of {least} sequences ({least * problem.seq_len / 1e6:.1f} M tokens)"
-    )
-    if layout.pp > 1:
-        text += (
-            f", and its pipeline bubble (pp - 1)/(vpp*ga) = {layout.pp - 1}/"
-            f"({layout.vpp}*{layout.ga}) is {bubble:.1%} of the compute"
+    pp, vpp, ga, dp, gbs = layout.pp, layout.vpp, layout.ga, layout.dp, layout.gbs
+    sequences, parts = layout.mbs * ga, []
+    if BUBBLE_PART * (pp - 1) > vpp * ga:
+        enough = -(-BUBBLE_PART * (pp - 1) // vpp)
+        if vpp > 1:  # the interleaved schedule takes micro-batches in groups of pp
+            enough = -(-enough // pp) * pp
+        parts.append(
+            f"gbs = {gbs:,} leaves ga = {ga:,} micro-batches on each of dp = {dp:,} ranks, and the "
+            f"pipeline bubble (pp - 1)/(vpp*ga) = {pp - 1}/({vpp}*{ga:,}) is "
+            f"{(pp - 1) / (vpp * ga):.1%} of the compute; {1 / BUBBLE_PART:.0%} or less takes "
+            f"ga = {enough:,}, which is gbs = {enough * dp * layout.mbs:,} at this dp and mbs"
         )
-    return text
+    if _is_long(problem) and sequences < FEW_SEQUENCES:
+        noun = "sequence" if sequences == 1 else "sequences"
+        parts.append(
+            f"a step is only {sequences} {noun} of {problem.seq_len:,} tokens on each of "
+            f"dp = {dp:,} ranks ({gbs * problem.seq_len / 1e6:,.1f} M tokens in all): expect the "
+            "global batch to shrink as the sequence grows, and with it the dp that it can feed"
+        )
+    return "; ".join(parts) or None
 
 
 def _short_context_baseline(
@@ -202,9 +181,9 @@ def _short_context_baseline(
     if not _is_long(problem) or tokens < BASELINE_FACTOR * CP_SHARD_TOKENS:
         return None
     return (
-        f"tp = {layout.tp}, cp = {layout.cp}, mbs = {layout.mbs} keep {tokens} tokens on a rank, "
-        f"{tokens // CP_SHARD_TOKENS} times those of a run at {CP_SHARD_TOKENS}: a layout that is "
-        f"good there is not at {problem.seq_len} tokens; raise cp" + _peak_text(problem, ranks)
+        f"tp = {layout.tp}, cp = {layout.cp}, mbs = {layout.mbs} keep {tokens:,} tokens on a rank, "
+        f"{tokens // CP_SHARD_TOKENS} times those of a run at {CP_SHARD_TOKENS:,}: a layout that is "
+        f"good there is not at {problem.seq_len:,} tokens; raise cp" + _peak_text(problem, ranks)
     )
 
 
@@ -215,9 +194,9 @@ def _gpu_count_wall(problem: Problem, layout: Layout, ranks: tuple[RankMemory, .
     if problem.gpus == 1 or doubled <= problem.gpus:
         return None
     text = (
-        f"this layout needs pp*max(tp*cp, etp*ep) = {layout.pp}*max({dense}, {expert}) = {least} "
-        f"GPUs at least, and the cluster has {problem.gpus}; at {2 * problem.seq_len} tokens with "
-        f"the same shard it needs {doubled}"
+        f"this layout needs pp*max(tp*cp, etp*ep) = {layout.pp}*max({dense:,}, {expert:,}) = {least:,} "
+        f"GPUs at least, and the cluster has {problem.gpus:,}; at {2 * problem.seq_len:,} tokens with "
+        f"the same shard it needs {doubled:,}"
     )
     if ranks:
         total = sum(rank.peak for rank in ranks)
@@ -237,7 +216,7 @@ def _graphs_need_static_shapes(
         return None
     return (
         "workload.variable_length is true, so CUDA graphs stay off; sequences padded or packed to "
-        f"{problem.seq_len} tokens each would allow them"
+        f"{problem.seq_len:,} tokens each would allow them"
     )
 
 
@@ -250,8 +229,8 @@ def _long_context_software(
     release = f"{problem.framework} {'.'.join(map(str, problem.version))}"
     mask = problem.seq_len**2 / 2**30
     text = (
-        f"at {problem.seq_len} tokens a data loader that builds the full attention mask makes "
-        f"{mask:.0f} GiB of it a sequence: switch that off; pin the versions of Transformer "
+        f"at {problem.seq_len:,} tokens a data loader that builds the full attention mask makes "
+        f"{mask:,.0f} GiB of it a sequence: switch that off; pin the versions of Transformer "
         f"Engine, cuDNN and the dispatcher that were tested with {release} at this length"
     )
     if layout.cp > 1:
@@ -299,65 +278,65 @@ def _optimizer_offload(
 ALL_ADVISORIES: tuple[Advisory, ...] = (
     Advisory(
         id="cp-shard-target",
-        why="About 4096 tokens on each CP rank keep GEMMs large and memory as in a 4K run; "
+        why="About 4,096 tokens on each rank of TP and CP keep GEMMs large and memory as in a 4K run; "
         "DeepSeek-V3 was published with exactly that from 4K to 256K.",
         source=_LONG_CARD,
-        check=_cp_shard_target,
+        finds=_cp_shard_target,
     ),
     Advisory(
         id="dp-floor",
         why="CP is paid for with DP. Once DP is at its floor, longer sequences need more GPUs, and "
         "each step runs its micro-batches one after another.",
         source=_LONG_CARD,
-        check=_dp_floor,
+        finds=_dp_floor,
     ),
     Advisory(
         id="prefer-selective-recompute",
         why="Selected modules free most of the activations for a few percent of the time; full "
         "recompute repeats communication as well.",
         source=f"{_RECOMPUTE_CARD}; {_GUIDE}",
-        check=_prefer_selective,
+        finds=_prefer_selective,
     ),
     Advisory(
         id="avoid-attention-recompute-at-long-context",
         why="Attention grows with the square of the length: its recompute costs most where fused "
         "kernels store least. DeepSeek-V3 at 64K: 18 % of the compute for 9 GB.",
         source=f"{_LONG_CARD}; {_GUIDE}",
-        check=_avoid_attention_recompute,
+        finds=_avoid_attention_recompute,
     ),
     Advisory(
         id="trade-cp-for-tp-in-nvlink-domain",
         why="TP with sequence parallelism cuts the sequence as CP does; inside an NVLink domain "
         "it saves key/value traffic over the network.",
         source=f"{_GUIDE}; Megatron-MoE-ModelZoo long-context scripts",
-        check=_trade_cp_for_tp,
+        finds=_trade_cp_for_tp,
     ),
     Advisory(
         id="batch-shrinks",
         why="At a fixed number of tokens a step, longer sequences mean fewer of them, and the "
-        "pipeline needs enough micro-batches to stay busy.",
+        "pipeline needs enough micro-batches to stay busy: its bubble is (pp - 1)/(vpp*ga).",
         source="Megatron-LM d98e8a64 megatron/core/pipeline_parallel/schedules.py",
-        check=_batch_shrinks,
+        finds=_batch_shrinks,
     ),
     Advisory(
         id="short-context-baseline",
         why="A layout tuned at 4K keeps its tokens per rank only if CP (or TP) grows with the "
         "sequence.",
         source=_LONG_CARD,
-        check=_short_context_baseline,
+        finds=_short_context_baseline,
     ),
     Advisory(
         id="gpu-count-wall",
         why="The least cluster is pp*max(tp*cp, etp*ep), over the whole model and all its stages, "
         "not what one stage or one layer would suggest.",
         source="Megatron-LM d98e8a64 megatron/core/parallel_state.py initialize_model_parallel",
-        check=_gpu_count_wall,
+        finds=_gpu_count_wall,
     ),
     Advisory(
         id="graphs-need-static-shapes",
         why="CUDA graphs replay fixed shapes; with sequences of varying length they are refused.",
         source="Megatron-LM d98e8a64 megatron/core/transformer/transformer_layer.py",
-        check=_graphs_need_static_shapes,
+        finds=_graphs_need_static_shapes,
     ),
     Advisory(
         id="long-context-software",
@@ -365,7 +344,7 @@ ALL_ADVISORIES: tuple[Advisory, ...] = (
         "versions matter as much as the layout.",
         source="Megatron-LM issue 1025; Megatron-LM d98e8a64 "
         "megatron/core/extensions/transformer_engine.py TEDotProductAttention",
-        check=_long_context_software,
+        finds=_long_context_software,
     ),
     Advisory(
         id="dispatcher-choice",
@@ -373,15 +352,15 @@ ALL_ADVISORIES: tuple[Advisory, ...] = (
         "moves the most bytes.",
         source="Megatron-Bridge 067f987 src/megatron/bridge/training/flex_dispatcher_backend.py; "
         "Megatron-Bridge issue 2883",
-        check=_dispatcher_choice,
+        finds=_dispatcher_choice,
     ),
     Advisory(
         id="optimizer-offload-at-long-context",
         why="Long sequences need the memory for activations; the published DeepSeek-V3 runs from "
         "16K on keep the optimizer on the host.",
         source=_LONG_CARD,
-        check=_optimizer_offload,
+        finds=_optimizer_offload,
     ),
 )
 
-__all__ = ["ALL_ADVISORIES", "Advisory", "Check"]
+__all__ = ["ALL_ADVISORIES", "Advisory"]

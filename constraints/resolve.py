@@ -13,6 +13,7 @@ from meshplan.constraints.decisions import (
     RECOMPUTE_MODULES,
 )
 from meshplan.constraints.layout import Value
+from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Limits, Pin, Problem, Training
 from meshplan.scenarios.loader import resolve_cluster, resolve_model
 from meshplan.scenarios.model_card import ModelCard
@@ -95,7 +96,7 @@ def _candidates(scenario: Scenario, model: ModelCard, gpus: int) -> dict[str, tu
     candidates: dict[str, tuple[Value, ...]] = {
         "tp": powers_of_two(min(gpus, model.heads)),
         "cp": powers_of_two(min(gpus, max(1, scenario.workload.seq_len // 2))),
-        "pp": powers_of_two(min(gpus, stages)),
+        "pp": _pipeline_degrees(scenario, gpus, stages),
         "vpp": tuple(range(1, stages + 1)),
         "ep": powers_of_two(min(gpus, model.experts)) if model.is_moe else (1,),
         "etp": powers_of_two(min(gpus, model.moe_ffn if model.is_moe else model.heads)),
@@ -117,6 +118,22 @@ def _candidates(scenario: Scenario, model: ModelCard, gpus: int) -> dict[str, tu
     for flag, scope in zip(GRAPH_FLAGS, GRAPH_SCOPES, strict=True):
         candidates[flag] = (0, 1) if scope in graphs else (0,)
     return candidates
+
+
+def _pipeline_degrees(scenario: Scenario, gpus: int, stages: int) -> tuple[Value, ...]:
+    """Powers of two, or what a given layout string leaves: the divisors of its stages."""
+    text = scenario.options.pipeline_layout
+    if text in ("auto", "even"):
+        return powers_of_two(min(gpus, stages))
+    try:
+        given = len(parse_layout(text))
+    except LayoutStringError as fault:
+        raise scenario.error_at(
+            "options.pipeline_layout",
+            f'options.pipeline_layout ("{text}") {fault}.',
+            'write stages of E, t, m and L split by "|", such as "Et*3|(tt|)*29m|L".',
+        ) from None
+    return tuple(d for d in range(1, min(given, gpus) + 1) if given % d == 0)
 
 
 def useful_modules(model: ModelCard) -> frozenset[str]:

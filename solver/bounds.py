@@ -1,6 +1,6 @@
 """Lower bounds of step time and peak memory of cells, valid for every split.
 
-Two levels.  :func:`coarse_bounds` looks at all cells of a pipeline degree at once and ignores
+Two levels.  :func:`coarse_memory` and :func:`coarse_step` look at many cells at once and ignore
 where layers lie.  :meth:`Bounds.least_step` takes a list of cells of one shape and respects,
 rank by rank, how many layers fit in memory and in the time of the bottleneck; for models with
 one kind of layer it is exact but for the heaviest slot.
@@ -15,8 +15,15 @@ import numpy as np
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array, Axes, Mask
-from meshplan.solver.costs import CellCosts, last_us, least
-from meshplan.solver.shapes import RankTable, Shape, main_kind, most_layers, rank_table
+from meshplan.solver.costs import CellCosts, MemoryCosts, least, mtp_time_us
+from meshplan.solver.shapes import (
+    RankTable,
+    Shape,
+    main_kind,
+    most_layers,
+    mtp_slot,
+    rank_table,
+)
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 
@@ -32,27 +39,38 @@ def mesh_column(axes: Axes, name: str) -> Array:
     return column
 
 
-def coarse_bounds(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> tuple[Array, Array]:
-    """Least step time of every cell, over all vpp, and least memory of all its ranks together.
+def coarse_memory(problem: Problem, pp: int, costs: MemoryCosts) -> Array:
+    """Least memory of all ranks of a cell together, over all splits.
 
-    Memory: all ranks together hold all layers, and each layer keeps at least one micro-batch
-    alive.  Time: the mean rank, and the fullest one.
+    All ranks together hold all layers, and each layer keeps at least one micro-batch alive.
     """
+    memory: Array = costs.first_static + costs.output_static + costs.mtp_static
+    memory = memory + pp * (costs.overhead + costs.working)
+    for kind, count in problem.model.kind_counts.items():
+        memory = memory + count * (costs.static[kind] + costs.activation[kind])
+    return memory
+
+
+def coarse_step(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> Array:
+    """Least step time of a cell over all splits: the mean rank, and the fullest one."""
     card = problem.model
-    counts = card.kind_counts
-    last = last_us(problem, costs)
-    whole = costs.first_us + last
-    memory = costs.first_static + costs.last_static + pp * (costs.overhead + costs.working)
-    for kind in problem.kinds:
-        whole = whole + counts[kind] * costs.layer_us[kind]
-        memory = memory + counts[kind] * (costs.static[kind] + costs.activation[kind])
-    fastest = costs.fastest_us
-    p2p = costs.p2p_us.min(axis=5, keepdims=True)
+    mtp = mtp_time_us(problem, costs)
+    whole = costs.first_us + costs.loss_us + mtp
+    for kind, count in card.kind_counts.items():
+        whole = whole + count * costs.layer_us[kind]
+    fastest, p2p = costs.fastest_us, costs.p2p_us
     most = -(-card.layers // pp)
     bottleneck = np.maximum(-(-whole // pp), most * fastest) + p2p
-    slot = np.maximum(fastest, last) + p2p
-    step = ga * bottleneck + (pp - 1) * slot
-    return step + _once(costs, most, bottleneck), memory
+    slot = np.maximum(fastest, _ends_slot(problem, costs, mtp)) + p2p
+    step: Array = ga * bottleneck + (pp - 1) * slot + _once(costs, most, bottleneck)
+    return step
+
+
+def _ends_slot(problem: Problem, costs: CellCosts, mtp: Array) -> Array:
+    """Time of the slot with the loss; MTP shares it unless a given layout says otherwise."""
+    if problem.layout_string is None:
+        return costs.loss_us + mtp
+    return np.maximum(costs.loss_us, mtp)
 
 
 def most_in_time(problem: Problem, costs: CellCosts, budget: Array) -> Array:
@@ -101,8 +119,8 @@ class Bounds:
         tables = self._tables(limit)
         room = np.asarray(capacity)
         ranks = [self._rank(rank, table, room) for rank, table in enumerate(tables)]
-        last = last_us(problem, costs)
-        whole = costs.first_us + last
+        mtp = mtp_time_us(problem, costs)
+        whole = costs.first_us + costs.loss_us + mtp
         for kind, count in problem.model.kind_counts.items():
             whole = whole + count * costs.layer_us[kind]
         bottleneck = self._least_bottleneck(ranks, -(-whole // shape.pp), limit)
@@ -110,7 +128,7 @@ class Bounds:
         bottleneck = np.where(done, bottleneck, 0)
         most, heaviest = self._fullest()
         fastest = costs.fastest_us
-        slot = np.maximum(heaviest * fastest, last)
+        slot = np.maximum(heaviest * fastest, _ends_slot(problem, costs, mtp))
         slot = np.maximum(slot, -(-bottleneck // shape.vpp))
         bottleneck = bottleneck + shape.vpp * costs.p2p_us
         step = self.ga * bottleneck + (shape.pp - 1) * (slot + costs.p2p_us)
@@ -169,20 +187,23 @@ class Bounds:
             fixed = fixed + costs.first_static
             time = time + costs.first_us[:, None]
         if rank == self.shape.pp - 1:
-            fixed = fixed + costs.last_static + np.maximum(costs.loss - costs.working, 0)
-            time = time + last_us(self.problem, costs)[:, None]
+            fixed = fixed + costs.output_static + np.maximum(costs.loss - costs.working, 0)
+            time = time + costs.loss_us[:, None]
+        if rank == mtp_slot(self.problem, self.shape) % self.shape.pp:
+            fixed = fixed + costs.mtp_static
+            time = time + mtp_time_us(self.problem, costs)[:, None]
             live = np.maximum(live, self._live_with_mtp(table))
         fits = memory + live + fixed[:, None] <= capacity.reshape(-1, 1)
         return _Rank(table.layers, np.where(fits, time, NEVER))
 
     def _live_with_mtp(self, table: RankTable) -> Array:
-        """Live activations of the last rank when most of its last chunk, with MTP, is alive."""
+        """Live activations of a rank when most of its chunk with the MTP layers is alive."""
         costs, card = self.costs, self.problem.model
         if not card.mtp_layers:
             return np.zeros((len(self.ga), 1), dtype=np.int64)
         layer = least(list(costs.activation.values()))
-        mtp = card.mtp_layers * table.last_chunk * costs.activation[card.mtp_kind]
-        return layer[:, None] * table.last_live[None, :] + mtp[:, None]
+        mtp = card.mtp_layers * table.mtp_live * costs.activation[card.mtp_kind]
+        return layer[:, None] * table.live_with_mtp[None, :] + mtp[:, None]
 
     def _least_bottleneck(self, ranks: list[_Rank], start: Array, limit: Array) -> Array:
         """Least time of the fullest rank so that all layers find a place, from ``start`` on."""
@@ -229,4 +250,4 @@ def _correction(
     return np.where(gap >= 0, gap * low[None, :], gap * high[None, :])
 
 
-__all__ = ["NEVER", "Bounds", "Mask", "coarse_bounds", "mesh_column"]
+__all__ = ["NEVER", "Bounds", "Mask", "coarse_memory", "coarse_step", "mesh_column"]

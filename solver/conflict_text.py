@@ -13,7 +13,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 from meshplan.constraints.split_rules import split_rule
 from meshplan.solver.judge import active_rules
-from meshplan.solver.legality import PIPELINE_PIN
+from meshplan.solver.legality import PIPELINE_PIN, decision_domains
 
 #: Assignments that are tried for an example of a conflict.
 _MOST_EXAMPLES = 20_000
@@ -52,11 +52,21 @@ def sentence(
     reasons = _reasons(problem, clashing, paths)
     if memory is not None:
         reasons.append(memory)
-    cause = "; and ".join(reasons)
+    cause = "; and ".join(reasons) or "; and ".join(_no_value(problem, path) for path in paths)
     if not paths:
         starts_with_field = re.match(r"[a-z_]+( =|\*)", cause)
         return f"{cause if starts_with_field else cause[:1].upper() + cause[1:]}."
     return f"Because {' and '.join(pin_text(problem, path) for path in paths)}: {cause}."
+
+
+def _no_value(problem: Problem, path: str) -> str:
+    """Which values a decision may take, when a pin leaves none of them."""
+    names = [pin.decision for pin in problem.pins if pin.path == path]
+    domains = decision_domains(problem)
+    known = [", ".join(str(value) for value in domains[name][:24]) for name in names]
+    return "; ".join(
+        f"{name} can only be {values}" for name, values in zip(names, known, strict=True)
+    )
 
 
 def _reasons(problem: Problem, rules: Sequence[Rule], paths: Sequence[str]) -> list[str]:

@@ -109,7 +109,7 @@ class _MemoryConflict:
             deadline=self.deadline,
         )
         fits = search.any_plan()
-        self.least[ids] = search.least_mean_memory
+        self.least[ids] = search.space.least_mean_memory
         return fits
 
 

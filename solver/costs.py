@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -55,19 +55,82 @@ from meshplan.solver.time.update import (
 
 
 @dataclass(frozen=True, eq=False)
-class CellCosts:
-    """Constants of cells; every array broadcasts over the axes (or over a list of cells).
+class _Tables:
+    """Dataclass of arrays, or of arrays by layer kind, that are looked up together."""
+
+    def at(self, indices: tuple[Array, ...]) -> Self:
+        """Costs of a list of cells, given their indices along each axis."""
+
+        def pick(array: Array) -> Array:
+            return array[
+                tuple(
+                    index if array.shape[dimension] > 1 else np.zeros_like(index)
+                    for dimension, index in enumerate(indices)
+                )
+            ]
+
+        return self._map(pick)
+
+    def rows(self, start: int, stop: int) -> Self:
+        """The same costs for some rows of the mesh axis."""
+        return self._map(lambda array: array[start:stop] if array.shape[0] > 1 else array)
+
+    def take(self, chosen: Array) -> Self:
+        """Some of a list of cells."""
+        return self._map(lambda array: array[chosen])
+
+    def _map(self, function: Callable[[Array], Array]) -> Self:
+        mapped: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, dict):
+                mapped[field.name] = {kind: function(array) for kind, array in value.items()}
+            else:
+                mapped[field.name] = function(value)
+        return type(self)(**mapped)
+
+    def vectors(self) -> list[Array]:
+        """All cost arrays, in a fixed order."""
+        arrays: list[Array] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            arrays += list(value.values()) if isinstance(value, dict) else [value]
+        return arrays
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryCosts(_Tables):
+    """Memory constants of cells, in quanta; arrays over the axes or over a list of cells.
 
     Attributes
     ----------
-    static, activation, gpu_us, host_us
-        By layer kind: static memory and saved activations of one layer (quanta), and its times
-        on GPU and host.  The two times depend on different axes and are only joined
-        (:attr:`layer_us`) for as many cells as are looked at.
+    static, activation
+        By layer kind: static memory, and saved activations of one micro-batch, of one layer.
     overhead, working
-        Memory of every rank besides its layers, and while a layer runs.
-    first_static, last_static, loss
-        Memory of the embedding; of output layer and MTP; of the logits.
+        Of every rank besides its layers, and while a layer runs.
+    first_static, output_static, mtp_static, loss
+        Of the embedding; of the output layer; of the MTP layers; of the logits.
+    """
+
+    static: dict[LayerKind, Array]
+    activation: dict[LayerKind, Array]
+    overhead: Array
+    working: Array
+    first_static: Array
+    output_static: Array
+    mtp_static: Array
+    loss: Array
+
+
+@dataclass(frozen=True, eq=False)
+class CellCosts(MemoryCosts):
+    """Memory and time constants of cells.
+
+    Attributes
+    ----------
+    gpu_us, host_us
+        By layer kind: time of one layer on GPU and host.  The two depend on different axes and
+        are only joined (:attr:`layer_us`) for as many cells as are looked at.
     first_us, loss_us, mtp_us
         Time of the embedding; of the loss; of one MTP layer's projection and loss.
     p2p_us
@@ -76,15 +139,8 @@ class CellCosts:
         Once a step, per layer of the fullest rank; ``..._ends_us`` once.
     """
 
-    static: dict[LayerKind, Array]
-    activation: dict[LayerKind, Array]
     gpu_us: dict[LayerKind, Array]
     host_us: dict[LayerKind, Array]
-    overhead: Array
-    working: Array
-    first_static: Array
-    last_static: Array
-    loss: Array
     first_us: Array
     loss_us: Array
     mtp_us: Array
@@ -109,98 +165,59 @@ class CellCosts:
         """Time of the fastest kind of layer."""
         return least(list(self.layer_us.values()))
 
-    def at(self, indices: tuple[Array, ...]) -> CellCosts:
-        """Costs of a list of cells, given their indices along each axis."""
 
-        def pick(array: Array) -> Array:
-            return array[
-                tuple(
-                    index if array.shape[dimension] > 1 else np.zeros_like(index)
-                    for dimension, index in enumerate(indices)
-                )
-            ]
-
-        return self._map(pick)
-
-    def rows(self, start: int, stop: int) -> CellCosts:
-        """The same costs for some rows of the mesh axis."""
-        return self._map(lambda array: array[start:stop] if array.shape[0] > 1 else array)
-
-    def take(self, chosen: Array) -> CellCosts:
-        """Some of a list of cells."""
-        return self._map(lambda array: array[chosen])
-
-    def _map(self, function: Callable[[Array], Array]) -> CellCosts:
-        mapped: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, dict):
-                mapped[field.name] = {kind: function(array) for kind, array in value.items()}
-            else:
-                mapped[field.name] = function(value)
-        return CellCosts(**mapped)
-
-    def vectors(self) -> list[Array]:
-        """All cost arrays, in a fixed order."""
-        arrays: list[Array] = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            arrays += list(value.values()) if isinstance(value, dict) else [value]
-        return arrays
-
-
-def cell_costs(axes: Axes) -> CellCosts:
-    """Tabulate all costs over the axes."""
-    problem, card, table = axes.problem, axes.problem.model, axes.table
-    last_static = total([table(output_static, part=p) for p in STATIC_PARTS])
-    last_static = last_static + table(output_dummy_gradient)
-    mtp_us = table(mtp_projection_us) + table(loss_us)
-    exchange_ends, optimizer_ends = table(ends_exchange_us), table(ends_optimizer_us)
-    if card.mtp_layers:
-        for part in STATIC_PARTS:
-            last_static = last_static + table(mtp_dense_static, part=part)
-            last_static = last_static + table(mtp_expert_static, part=part)
-        exchange_ends = exchange_ends + table(mtp_expert_exchange_us)
-        optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
+def memory_costs(axes: Axes) -> MemoryCosts:
+    """Tabulate the memory constants over the axes."""
+    problem, table = axes.problem, axes.table
+    output = [table(output_static, part=p) for p in STATIC_PARTS] + [table(output_dummy_gradient)]
+    mtp = [table(t, part=p) for t in (mtp_dense_static, mtp_expert_static) for p in STATIC_PARTS]
     overhead = total([table(term) for term in OVERHEAD_TERMS])
-    overhead = overhead + base_overhead(problem) + communicator(axes.pp)
-    return CellCosts(
+    return MemoryCosts(
         static={kind: _static(axes, kind) for kind in problem.kinds},
         activation={kind: _activation(axes, kind) for kind in problem.kinds},
-        gpu_us={kind: _gpu_us(axes, kind) for kind in problem.kinds},
-        host_us={kind: table(host_us, kind=kind) for kind in problem.kinds},
-        overhead=overhead,
+        overhead=overhead + base_overhead(problem) + communicator(axes.pp),
         working=largest([table(term) for term in WORKING_TERMS]),
         first_static=total([table(embedding_static, part=p) for p in STATIC_PARTS]),
-        last_static=last_static,
+        output_static=total(output),
+        mtp_static=total(mtp),
         loss=table(loss_working),
+    )
+
+
+def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
+    """Tabulate the time constants over the axes, beside the memory constants."""
+    problem, card, table = axes.problem, axes.problem.model, axes.table
+    exchange_ends, optimizer_ends = table(ends_exchange_us), table(ends_optimizer_us)
+    if card.mtp_layers:
+        exchange_ends = exchange_ends + table(mtp_expert_exchange_us)
+        optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
+    return CellCosts(
+        **{field.name: getattr(memory, field.name) for field in fields(MemoryCosts)},
+        gpu_us={kind: _gpu_us(axes, kind) for kind in problem.kinds},
+        host_us={kind: table(host_us, kind=kind) for kind in problem.kinds},
         first_us=table(embedding_us),
         loss_us=table(loss_us),
-        mtp_us=mtp_us,
+        mtp_us=table(mtp_projection_us) + table(loss_us),
         p2p_us=table(p2p_us),
-        exchange_us=largest(
-            [
-                table(dense_exchange_us, kind=kind) + table(expert_exchange_us, kind=kind)
-                for kind in problem.kinds
-            ]
-        ),
+        exchange_us=_per_layer(axes, dense_exchange_us, expert_exchange_us),
         exchange_ends_us=exchange_ends,
-        optimizer_us=largest(
-            [
-                table(dense_optimizer_us, kind=kind) + table(expert_optimizer_us, kind=kind)
-                for kind in problem.kinds
-            ]
-        ),
+        optimizer_us=_per_layer(axes, dense_optimizer_us, expert_optimizer_us),
         optimizer_ends_us=optimizer_ends,
     )
 
 
-def last_us(problem: Problem, costs: CellCosts) -> Array:
-    """Time of the last stage besides its layers: loss, and MTP layers with theirs."""
+def _per_layer(axes: Axes, dense: Callable[..., int], expert: Callable[..., int]) -> Array:
+    """A once-a-step cost of the costliest kind of layer."""
+    table = axes.table
+    return largest([table(dense, kind=k) + table(expert, kind=k) for k in axes.problem.kinds])
+
+
+def mtp_time_us(problem: Problem, costs: CellCosts) -> Array:
+    """Time of all MTP layers with their projections and losses, for one micro-batch."""
     card = problem.model
     if not card.mtp_layers:
-        return costs.loss_us
-    return costs.loss_us + card.mtp_layers * (costs.layer_us[card.mtp_kind] + costs.mtp_us)
+        return np.zeros_like(costs.loss_us)
+    return card.mtp_layers * (costs.layer_us[card.mtp_kind] + costs.mtp_us)
 
 
 def total(arrays: list[Array]) -> Array:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from meshplan.constraints.decisions import DECISIONS, GRAPH_SCOPES, RECOMPUTE_MODULES
+from meshplan.constraints.decisions import (
+    CP_COMM_TYPES,
+    DECISIONS,
+    DISPATCHERS,
+    GRAPH_SCOPES,
+    RECOMPUTE_MODULES,
+)
 from meshplan.constraints.layout import Layout, Slot, Value
+
+_NAMES: dict[str, tuple[str, ...]] = {"dispatcher": DISPATCHERS, "cp_comm": CP_COMM_TYPES}
 
 
 class InternalError(Exception):
@@ -22,11 +30,11 @@ class Found:
     peak: int
 
 
-def canonical_key(decisions: dict[str, Value]) -> tuple[tuple[int, int | str], ...]:
+def canonical_key(decisions: dict[str, Value]) -> tuple[int, ...]:
     """Order of decisions that breaks the last ties: the smallest values, in catalogue order."""
     return tuple(
-        (0, value) if isinstance(value, int) else (1, value)
-        for value in (decisions[name] for name in DECISIONS)
+        _NAMES[name].index(str(value)) if name in _NAMES else int(value)
+        for name, value in ((name, decisions[name]) for name in DECISIONS)
     )
 
 

@@ -33,6 +33,17 @@ def _divisors(number: int) -> list[int]:
     return sorted({*small, *(number // d for d in small)})
 
 
+def decision_domains(problem: Problem) -> dict[str, list[Value]]:
+    """Values that each decision can take without pins; derived degrees divide what they split."""
+    batches = [int(v) for v in problem.candidates["gbs"]]
+    derived: dict[str, list[Value]] = {
+        "dp": list(_divisors(problem.gpus)),
+        "edp": list(_divisors(problem.gpus)),
+        "ga": sorted({d for batch in batches for d in _divisors(batch)}),
+    }
+    return {name: list(problem.candidates.get(name, derived.get(name, [1]))) for name in DECISIONS}
+
+
 class Legality:
     """The model; facts are named by rule id or by the path of the pinned field."""
 
@@ -52,20 +63,12 @@ class Legality:
             self._post_rule(rule)
 
     def _domains(self) -> dict[str, list[Value]]:
-        problem = self.problem
-        batches = [int(v) for v in problem.candidates["gbs"]]
-        derived: dict[str, list[Value]] = {
-            "dp": list(_divisors(problem.gpus)),
-            "edp": list(_divisors(problem.gpus)),
-            "ga": sorted({d for batch in batches for d in _divisors(batch)}),
-        }
-        domains: dict[str, list[Value]] = {}
-        for name in DECISIONS:
-            values = list(problem.candidates.get(name, derived.get(name, [1])))
+        domains = decision_domains(self.problem)
+        for name, values in self.problem.pinned.items():
             # A pin given as a range only narrows a derived degree; a list may add values.
-            pinned = problem.pinned.get(name, ())
-            values += [v for v in pinned[:_MOST_PINNED] if name not in derived and v not in values]
-            domains[name] = values
+            if name not in ("dp", "edp", "ga"):
+                known = domains[name]
+                known += [v for v in values[:_MOST_PINNED] if v not in known]
         for name, sources in DERIVED.items():
             domains[name] = sorted(set(self._tokens(name, sources, domains).values()))
         return domains

@@ -19,7 +19,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.schedule import live_chunks
 from meshplan.solver.axes import Array
 from meshplan.solver.bounds import NEVER, most_in_time
-from meshplan.solver.costs import CellCosts, last_us
+from meshplan.solver.costs import CellCosts, mtp_time_us
 from meshplan.solver.shapes import Shape, least_layers, most_layers
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -155,7 +155,7 @@ def _steps(problem: Problem, shape: Shape, costs: CellCosts, ga: int, all_: Plac
     """Step time of every placement."""
     layer = _vector(problem, costs.layer_us)
     p2p, first = int(costs.p2p_us[0]), int(costs.first_us[0])
-    last = int(last_us(problem, costs)[0])
+    last = int(costs.loss_us[0]) + int(mtp_time_us(problem, costs)[0])
     slots = all_.slot_kinds @ layer + p2p
     slots[:, 0] += first
     slots[:, -1] += last
@@ -183,7 +183,7 @@ def _peaks(problem: Problem, shape: Shape, costs: CellCosts, all_: Placements) -
         if rank == 0:
             fixed += int(costs.first_static[0])
         if rank == shape.pp - 1:
-            fixed += int(costs.last_static[0])
+            fixed += int(costs.output_static[0]) + int(costs.mtp_static[0])
             transient = max(transient, int(costs.loss[0]))
             if card.mtp_layers:
                 mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][0])

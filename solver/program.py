@@ -27,8 +27,8 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.schedule import live_chunks
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.bounds import most_in_time
-from meshplan.solver.costs import CellCosts, last_us
-from meshplan.solver.shapes import Shape, least_layers, most_layers
+from meshplan.solver.costs import CellCosts, mtp_time_us
+from meshplan.solver.shapes import Shape, least_layers, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 
@@ -188,7 +188,8 @@ class _Program:
         exposed = model.new_int_var(0, _LONGEST_US, "exposed")
         most = self._most_layers()
         last = pp * vpp - 1
-        ends_us = last_us(self.problem, costs)
+        mtp_us = mtp_time_us(self.problem, costs)
+        mtp = mtp_slot(self.problem, self.shape)
         for cell, literal in enumerate(self.chosen):
             p2p = int(costs.p2p_us[cell])
             times = []
@@ -197,14 +198,17 @@ class _Program:
                 if index == 0:
                     time = time + int(costs.first_us[cell])
                 if index == last:
-                    time = time + int(ends_us[cell])
+                    time = time + int(costs.loss_us[cell])
+                if index == mtp:
+                    time = time + int(mtp_us[cell])
                 times.append(time)
                 self._enforce(heaviest >= time, literal)
             for rank in range(pp):
                 self._enforce(bottleneck >= sum(times[rank::pp]), literal)
             # Redundant: the mean rank, which no placement of the layers changes.
             whole = self._weigh(costs.layer_us, cell, self.problem.model.kind_counts)
-            whole += int(costs.first_us[cell]) + int(ends_us[cell]) + p2p * pp * vpp
+            whole += int(costs.first_us[cell]) + int(costs.loss_us[cell]) + int(mtp_us[cell])
+            whole += p2p * pp * vpp
             self._enforce(pp * bottleneck >= whole, literal)
             exchange = int(costs.exchange_us[cell]) * most + int(costs.exchange_ends_us[cell])
             optimizer = int(costs.optimizer_us[cell]) * most + int(costs.optimizer_ends_us[cell])
@@ -262,11 +266,13 @@ class _Program:
         if rank == 0:
             base = base + int(costs.first_static[cell])
         if rank == self.shape.pp - 1:
-            base = base + int(costs.last_static[cell])
+            base = base + int(costs.output_static[cell])
             transient = max(transient, int(costs.loss[cell]))
-            if card.mtp_layers:
-                mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][cell])
-                sizes[-1] = sizes[-1] + mtp
+        chunk, holder = divmod(mtp_slot(self.problem, self.shape), self.shape.pp)
+        if card.mtp_layers and rank == holder:
+            base = base + int(costs.mtp_static[cell])
+            mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][cell])
+            sizes[chunk] = sizes[chunk] + mtp
         for counts in slots:
             base = base + self._weigh(costs.static, cell, counts)
         return base + transient, sizes

@@ -14,8 +14,8 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Axes, Mask
-from meshplan.solver.bounds import NEVER, Bounds, coarse_bounds, mesh_column
-from meshplan.solver.costs import CellCosts, cell_costs
+from meshplan.solver.bounds import NEVER, Bounds, coarse_memory, coarse_step, mesh_column
+from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_costs
 from meshplan.solver.meshes import MESH
 from meshplan.solver.program import LimitReached
 from meshplan.solver.shapes import Shape, live_class
@@ -23,6 +23,10 @@ from meshplan.solver.space import build_axes, vpp_choices
 
 #: Longest step that is looked at, us (51 days); times the largest batch it stays below 2^63.
 UNLIMITED = 1 << 42
+#: Cells are looked up one by one where fewer than one in so many are left.
+_SPARSE = 10
+#: Pipeline stages that any layout has, at most.
+MOST_STAGES = 1 << 12
 #: Cells whose coarse bounds, and whose refined bounds, are computed in one go.
 _CELLS_AT_ONCE = 200_000
 _REFINED_AT_ONCE = 8192
@@ -42,8 +46,6 @@ class Region:
         By mesh row and vpp: whether the rules allow them together.
     ga, gbs
         By mesh row.
-    least_memory
-        Least memory of all stages together over all legal cells, also of those left out.
     """
 
     pp: int
@@ -55,7 +57,6 @@ class Region:
     vpp_allowed: Mask
     ga: Array
     gbs: Array
-    least_memory: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ def _worthwhile_graphs(costs: CellCosts) -> Mask:
     """Where the captured scopes make some layer faster than no graphs do.
 
     Graphs change nothing but host time and the memory of their pools, so where the GPU is the
-    bottleneck anyway they only cost memory.
+    bottleneck anyway they only cost memory.  The first entry of the axis captures the least.
     """
     worthwhile: Mask = np.zeros((1,) * 6, dtype=bool)
     for layer_us in costs.layer_us.values():
@@ -146,6 +147,8 @@ class Space:
         self.deadline = deadline
         self.problem, self.rules, self.pins, self.capacity = problem, rules, pins, capacity
         self.statistics = Statistics()
+        #: Least memory per GPU, averaged over the stages, of any legal layout seen so far.
+        self.least_mean_memory: int | None = None
         self.largest_batch = max(int(v) for v in pins.get("gbs", problem.candidates["gbs"]))
 
     def _check_time(self) -> None:
@@ -164,44 +167,29 @@ class Space:
             if not vpp:
                 continue
             axes = build_axes(self.problem, int(pp), self.rules, self.pins, vpp)
-            if 0 not in axes.shape:
-                yield self._region(axes)
+            if 0 in axes.shape:
+                continue
+            region = self._region(axes)
+            if region is not None:
+                yield region
 
-    def _region(self, axes: Axes) -> Region:
-        """Tabulate costs and coarse bounds, some mesh rows at a time to bound the memory used."""
-        mesh_only = {"pp", *MESH}
-        mixed = [rule for rule in self.rules if not set(rule.scope) <= mesh_only]
-        costs = cell_costs(axes)
-        vpp_allowed = axes.allowed(rule for rule in mixed if "vpp" in rule.scope)
-        allowed = axes.allowed(rule for rule in mixed if "vpp" not in rule.scope)
-        vpp_allowed = np.broadcast_to(vpp_allowed, (len(axes.mesh), 1, 1, 1, 1, axes.shape[5]))
-        vpp_allowed = vpp_allowed[:, 0, 0, 0, 0, :]
-        any_vpp = vpp_allowed.any(axis=1).reshape(-1, 1, 1, 1, 1, 1)
-        ga, gbs = mesh_column(axes, "ga"), mesh_column(axes, "gbs")
-        a_row = math.prod(axes.shape[1:5])
-        step_rows = max(1, _CELLS_AT_ONCE // a_row)
-        parts: list[tuple[Array, ...]] = []
-        least_memory = NEVER
-        for start in range(0, len(axes.mesh), step_rows):
-            self._check_time()
-            stop = start + step_rows
-            part = costs.rows(start, stop)
-            step, memory = coarse_bounds(self.problem, axes.pp, part, ga[start:stop])
-            legal = any_vpp[start:stop] & (allowed[start:stop] if len(allowed) > 1 else allowed)
-            legal = legal & _worthwhile_graphs(part)
-            rows = len(ga[start:stop])
-            full = (rows, *axes.shape[1:5], 1)
-            memory = np.broadcast_to(np.where(legal, memory, NEVER), full)
-            least_memory = min(least_memory, int(memory.min()))
-            chosen = np.nonzero(memory <= axes.pp * self.capacity)
-            rows_gbs = gbs[start:stop][chosen[0], 0, 0, 0, 0, 0]
-            scaled = self.scaled(np.broadcast_to(step, full)[chosen], rows_gbs)
-            indices = [chosen[0] + start, *chosen[1:5]]
-            # Indices are small and cells many, so they are kept in 32 bits.
-            small: list[Any] = [index.astype(np.int32) for index in indices]
-            parts.append((*small, scaled, memory[chosen]))
-        joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    def _region(self, axes: Axes) -> Region | None:
+        """Cells of one pipeline degree whose memory may suffice; None if there are none."""
         self.statistics.cells += math.prod(axes.shape)
+        memory = memory_costs(axes)
+        vpp_allowed, allowed = self._allowed(axes)
+        costs: CellCosts | None = None
+        found: list[tuple[Array, ...]] = []
+        for rows in self._row_chunks(axes):
+            chosen, least = self._roomy(axes, memory, rows, vpp_allowed, allowed)
+            if not len(least):
+                continue
+            if costs is None:
+                costs = cell_costs(axes, memory)
+            found.append(self._bounded_cells(axes, costs, rows, chosen, least))
+        if costs is None:
+            return None
+        joined = [np.concatenate(columns) for columns in zip(*found, strict=True)]
         return Region(
             axes.pp,
             axes,
@@ -210,10 +198,81 @@ class Space:
             joined[5],
             joined[6],
             vpp_allowed,
-            ga[:, 0, 0, 0, 0, 0],
-            gbs[:, 0, 0, 0, 0, 0],
-            least_memory,
+            mesh_column(axes, "ga")[:, 0, 0, 0, 0, 0],
+            mesh_column(axes, "gbs")[:, 0, 0, 0, 0, 0],
         )
+
+    def _row_chunks(self, axes: Axes) -> Iterator[slice]:
+        """Mesh rows, so many at a time that their cells are not too many at once."""
+        step = max(1, _CELLS_AT_ONCE // math.prod(axes.shape[1:5]))
+        for start in range(0, len(axes.mesh), step):
+            self._check_time()
+            yield slice(start, min(start + step, len(axes.mesh)))
+
+    def _bounded_cells(
+        self,
+        axes: Axes,
+        costs: CellCosts,
+        rows: slice,
+        chosen: tuple[Array, ...],
+        memory: Array,
+    ) -> tuple[Array, ...]:
+        """Indices, scaled bounds and memory of the chosen cells of some mesh rows."""
+        # The least p2p over all vpp holds whatever vpp a cell gets.
+        part = replace(costs, p2p_us=costs.p2p_us.min(axis=5, keepdims=True))
+        part = part.rows(rows.start, rows.stop)
+        ga, gbs = mesh_column(axes, "ga")[rows], mesh_column(axes, "gbs")[rows]
+        full = (rows.stop - rows.start, *axes.shape[1:5], 1)
+        if len(memory) * _SPARSE < math.prod(full):
+            part = part.at((*chosen, np.zeros_like(chosen[0])))
+            step = coarse_step(self.problem, axes.pp, part, ga[chosen[0], 0, 0, 0, 0, 0])
+            keep = np.ones(len(memory), dtype=bool)
+        else:
+            all_ = coarse_step(self.problem, axes.pp, part, ga)
+            step = np.broadcast_to(all_, full)[(*chosen, np.zeros_like(chosen[0]))]
+            worthwhile = np.broadcast_to(_worthwhile_graphs(part), full)
+            keep = worthwhile[(*chosen, np.zeros_like(chosen[0]))]
+        scaled = self.scaled(step, gbs[chosen[0], 0, 0, 0, 0, 0])
+        # Indices are small and cells many, so they are kept in 32 bits.
+        offset = (rows.start, 0, 0, 0, 0)
+        small: list[Any] = [
+            (index + first)[keep].astype(np.int32)
+            for index, first in zip(chosen, offset, strict=True)
+        ]
+        return (*small, scaled[keep], memory[keep])
+
+    def _allowed(self, axes: Axes) -> tuple[Mask, Mask]:
+        """What the option rules allow: [mesh row, vpp], and the axes but vpp."""
+        mesh_only = {"pp", *MESH}
+        mixed = [rule for rule in self.rules if not set(rule.scope) <= mesh_only]
+        vpp_allowed = axes.allowed(rule for rule in mixed if "vpp" in rule.scope)
+        vpp_allowed = np.broadcast_to(vpp_allowed, (len(axes.mesh), 1, 1, 1, 1, axes.shape[5]))
+        allowed = axes.allowed(rule for rule in mixed if "vpp" not in rule.scope)
+        return vpp_allowed[:, 0, 0, 0, 0, :], allowed
+
+    def _roomy(
+        self, axes: Axes, costs: MemoryCosts, rows: slice, vpp_allowed: Mask, allowed: Mask
+    ) -> tuple[tuple[Array, ...], Array]:
+        """Legal cells of some rows whose memory may suffice, and what their stages need together.
+
+        Positions along the mesh axis count from the first of the rows.
+        """
+        part = costs.rows(rows.start, rows.stop)
+        any_vpp = vpp_allowed[rows].any(axis=1, keepdims=True)
+        legal = any_vpp.reshape(-1, 1, 1, 1, 1, 1) & (
+            allowed[rows] if len(allowed) > 1 else allowed
+        )
+        memory = np.where(legal, coarse_memory(self.problem, axes.pp, part), NEVER)
+        memory = np.broadcast_to(memory, (rows.stop - rows.start, *axes.shape[1:5], 1))
+        self._note_memory(int(memory.min()) // axes.pp)
+        chosen = np.nonzero(memory <= axes.pp * self.capacity)
+        return chosen[:5], memory[chosen]
+
+    def _note_memory(self, mean: int) -> None:
+        if mean < NEVER // MOST_STAGES and (
+            self.least_mean_memory is None or mean < self.least_mean_memory
+        ):
+            self.least_mean_memory = mean
 
     def scaled(self, step: Array, gbs: Array) -> Array:
         """Step time scaled to the largest batch, rounded up."""

@@ -69,8 +69,6 @@ class Search:
         self.deadline = deadline
         self.report = report
         self.refuted = Refuted()
-        #: Least memory per GPU, averaged over the stages, of any legal layout seen so far.
-        self.least_mean_memory: int | None = None
         self.best: Found | None = None
         self.bound = 0
 
@@ -138,7 +136,6 @@ class Search:
         """Whether any layout obeys the rules and pins and fits in memory."""
         regions = []
         for region in self.space.each_region():
-            self._note_memory(region)
             if self.first_plan(region):
                 return True
             regions.append(region)
@@ -148,11 +145,6 @@ class Search:
         """Whether one of the cells of a region that need the least memory has a plan."""
         roomiest = np.argsort(region.memory, kind="stable")[:_ROOMIEST]
         return self._any_of(self.space.refine(region, roomiest, UNLIMITED))
-
-    def _note_memory(self, region: Region) -> None:
-        least = region.least_memory // region.pp
-        if self.least_mean_memory is None or least < self.least_mean_memory:
-            self.least_mean_memory = least
 
     def _any_of(self, pools: Iterable[Pool]) -> bool:
         for pool in pools:

@@ -47,17 +47,17 @@ class RankTable:
         Live layer-micro-batches if all layers were of the main kind.
     count, live_count
         By other kind: least and most layers of it, and least and most live ones.
-    last_live, last_chunk
-        Like ``live`` at the moment at which most micro-batches of the last chunk are alive, and
-        how many these are (the MTP layers are alive as often).
+    live_with_mtp, mtp_live
+        Like ``live`` at the moment at which most micro-batches of the chunk that holds (or, on
+        another rank, would hold) the MTP layers are alive, and how many these are.
     """
 
     layers: Array
     live: Array
     count: dict[LayerKind, tuple[Array, Array]]
     live_count: dict[LayerKind, tuple[Array, Array]]
-    last_live: Array
-    last_chunk: int
+    live_with_mtp: Array
+    mtp_live: int
 
 
 def main_kind(problem: Problem) -> LayerKind:
@@ -97,15 +97,22 @@ def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTabl
             lows, highs = [r[0] for r in ranges[kind]], [r[1] for r in ranges[kind]]
             count[kind].append((sum(lows), sum(highs)))
             live_count[kind].append((_dot(best, lows), _dot(best, highs)))
-    late = max(vectors, key=lambda x: (x[-1], sum(x)))
+    chunk = mtp_slot(problem, shape) // shape.pp
+    late = max(vectors, key=lambda x: (x[chunk], sum(x)))
     return RankTable(
         layers=np.array([sum(chunks) for chunks, _ in entries], dtype=np.int64),
         live=np.array(live, dtype=np.int64),
         count={kind: _columns(pairs) for kind, pairs in count.items()},
         live_count={kind: _columns(pairs) for kind, pairs in live_count.items()},
-        last_live=np.array([_dot(late, chunks) for chunks, _ in entries], dtype=np.int64),
-        last_chunk=late[-1],
+        live_with_mtp=np.array([_dot(late, chunks) for chunks, _ in entries], dtype=np.int64),
+        mtp_live=late[chunk],
     )
+
+
+def mtp_slot(problem: Problem, shape: Shape) -> int:
+    """Slot that holds the MTP layers: the last, unless a given layout has them elsewhere."""
+    fixed = fixed_slots(problem, shape.pp, shape.vpp) or ()
+    return next((i for i, slot in enumerate(fixed) if slot.mtp), shape.pp * shape.vpp - 1)
 
 
 def least_layers(shape: Shape, rank: int) -> int:
@@ -123,7 +130,7 @@ def _fewest(problem: Problem, shape: Shape, rank: int, most: int) -> int:
 def most_layers(problem: Problem, shape: Shape) -> int:
     """Most layers that one rank can hold while the others keep their fewest."""
     fewest = [least_layers(shape, rank) for rank in range(shape.pp)]
-    return problem.model.layers - sum(fewest) + min(fewest)
+    return problem.model.layers - sum(fewest) + max(fewest)
 
 
 def _exact(

@@ -71,8 +71,10 @@ def deepep_ranks_supported(ranks: int) -> bool:
     return ranks % DEEPEP_NODE_RANKS == 0 and ranks // DEEPEP_NODE_RANKS in DEEPEP_NODES
 
 
-def _count_holds(_: Problem, dispatcher: str, etp: int, ep: int) -> bool:
-    return dispatcher != "deepep" or etp * ep == 1 or deepep_ranks_supported(etp * ep)
+def _count_holds(problem: Problem, dispatcher: str, etp: int, ep: int) -> bool:
+    ranks = etp * ep
+    dispatches = problem.model.is_moe and dispatcher == "deepep" and ranks > 1
+    return not dispatches or deepep_ranks_supported(ranks)
 
 
 def _count_explain(_: Problem, dispatcher: str, etp: int, ep: int) -> str:

@@ -43,8 +43,8 @@ def shown_progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
 
 
 def progress_text(progress: Progress) -> str:
-    """``12 s   best 34.5 s   bound 33.9 s   gap 1.7%``."""
-    parts = [f"{progress.elapsed_s:.0f} s"]
+    """``12 s   throughput   best step 34.5 s   bound 33.9 s   gap 1.7%``."""
+    parts = [f"{progress.elapsed_s:.0f} s", progress.phase]
     best, bound, gap = progress.incumbent_s, progress.bound_s, progress.gap
     parts.append("no plan yet" if best is None else f"best step {best:.4g} s")
     if bound is not None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from meshplan.cli.output import print_table
+
+if TYPE_CHECKING:
+    from meshplan.constraints.layout_rules import LayoutRule
+    from meshplan.constraints.rule import Rule
 
 #: Conflicts also name this one, which is no rule: it follows from the whole memory model.
 _MEMORY = (
@@ -27,15 +32,10 @@ def rules() -> None:
     `meshplan explain ID` says where one comes from.
     """
     from meshplan.constraints.advisories import ALL_ADVISORIES
-    from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
-    from meshplan.constraints.rules import ALL_RULES
 
     families: dict[str, list[tuple[str, str]]] = {}
-    for one in ALL_RULES:
+    for one in (*_rules(), *_layout_rules()):
         families.setdefault(one.family, []).append((one.id, one.formula))
-    for layout_rule in ALL_LAYOUT_RULES:
-        row = (layout_rule.id, layout_rule.formula)
-        families.setdefault(layout_rule.family, []).append(row)
     families["memory"] = [_MEMORY[:2]]
     for family, rows in families.items():
         print_table(rows, title=family)
@@ -68,19 +68,33 @@ def explain(rule_id: str) -> None:
         print_table(rows, title=title)
 
 
+def _rules() -> tuple[Rule, ...]:
+    """Rules on decisions, and those on how the layers are split."""
+    from meshplan.constraints.rules import ALL_RULES
+    from meshplan.constraints.split_rules import SPLIT_RULES
+
+    return (*ALL_RULES, *SPLIT_RULES)
+
+
+def _layout_rules() -> list[LayoutRule]:
+    """Rules on concrete slots that are not listed as rules on decisions already."""
+    from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
+
+    listed = {one.id for one in _rules()}
+    return [one for one in ALL_LAYOUT_RULES if one.id not in listed]
+
+
 def _entries() -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
     """Id, title and rows of all that can be explained; rule and advisory may share an id."""
     from meshplan.constraints.advisories import ALL_ADVISORIES
-    from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
-    from meshplan.constraints.rules import ALL_RULES
 
-    for one in ALL_RULES:
+    for one in _rules():
         rows = [("holds if", one.formula), ("why", one.why), ("source", one.source)]
         if one.fields:
             rows.append(("to satisfy it", f"change {' or '.join(one.fields)}"))
         rows.append(("reads", ", ".join(one.scope)))
         yield one.id, f"rule {one.id} ({one.family})", rows
-    for layout_rule in ALL_LAYOUT_RULES:
+    for layout_rule in _layout_rules():
         yield (
             layout_rule.id,
             f"rule {layout_rule.id} ({layout_rule.family})",

@@ -25,10 +25,11 @@ _MOST_ROWS = 16
 _LEAST_SHARE = 0.002
 #: Columns beside the memory bar, and beside the time bar.
 _MEMORY_TEXT, _TIME_TEXT = 31, 44
+_INDENT = 2
 
 
 def memory_bars(memory: dict[str, Any], width: int) -> RenderableType:
-    """One bar a pipeline rank, with the capacity as a line, and a legend."""
+    """One bar a pipeline rank, with the capacity as a line that the title names, and a legend."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table
@@ -52,11 +53,11 @@ def memory_bars(memory: dict[str, Any], width: int) -> RenderableType:
             Text(peak, style="bold red" if over else ""),
             Text("over" if over else stage["peak_event"], style="red" if over else "dim"),
         )
-    title = f"Memory by pipeline rank ({memory['capacity_gib']:.1f} GiB to use)"
-    lines: list[RenderableType] = [_title(title), Padding(table, (0, 0, 0, 2))]
+    title = f"Memory by pipeline rank (│ = {memory['capacity_gib']:.1f} GiB to use)"
+    lines: list[RenderableType] = [_title(title), Padding(table, (0, 0, 0, _INDENT))]
     if hidden > 0:
         lines.append(Text(f"  ({hidden} rows of emptier ranks are not shown)", style="dim"))
-    lines.append(Padding(_legend(), (0, 0, 0, 2)))
+    lines.append(Padding(_legend(width - _INDENT), (0, 0, 0, _INDENT)))
     return Group(*lines)
 
 
@@ -95,15 +96,19 @@ def _memory_bar(stage: dict[str, Any], memory: dict[str, Any], cells: int) -> Te
     return bar
 
 
-def _legend() -> Text:
+def _legend(width: int) -> Text:
+    """Signs of the parts, on as few lines of equally many parts as ``width`` allows."""
     from rich.text import Text
 
+    whole = sum(len(f"{sign} {word}  ") for _, sign, _, word in _MEMORY_PARTS) - 2
+    lines = -(-whole // max(1, width))
+    a_line = -(-len(_MEMORY_PARTS) // lines)
     legend = Text(style="dim")
-    for _, sign, colour, word in _MEMORY_PARTS:
+    for index, (_, sign, colour, word) in enumerate(_MEMORY_PARTS):
+        if index:
+            legend.append("  " if index % a_line else "\n")
         legend.append(sign, style=f"not dim {colour}")
-        legend.append(f" {word}  ")
-    legend.append("│", style="bold")
-    legend.append(" capacity")
+        legend.append(f" {word}")
     return legend
 
 
@@ -127,7 +132,7 @@ def time_bars(time: dict[str, Any], width: int) -> RenderableType:
         share = value / step_s
         bar = "█" * round(share * cells)
         table.add_row(name.replace("_", " "), seconds(value), f"{share:.1%}", bar or "▏")
-    return Group(_title("Time of a step"), Padding(table, (0, 0, 0, 2)))
+    return Group(_title("Time of a step"), Padding(table, (0, 0, 0, _INDENT)))
 
 
 def _title(text: str) -> Text:

@@ -16,11 +16,13 @@ from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.solver.judge import TIGHT_SHARE, Cost, model_tflops_per_gpu
 from meshplan.solver.report.breakdown import step_breakdown_us
 from meshplan.solver.report.placement import placement_data
-from meshplan.solver.results import CheckReport, Infeasible, Plan, Proof, Unknown
-from meshplan.solver.time.calibration import default_calibration
+from meshplan.solver.results import Alternative, CheckReport, Infeasible, Plan, Proof, Unknown
+from meshplan.solver.time.calibration import default_calibration, error_band
 
 #: Version of the contract.
 RESULT_VERSION = 1
+#: Key of ``time.note``: why a step time has no error band.
+NOT_CALIBRATED = "not-calibrated-for-linear-attention"
 
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "mbs", "ga", "gbs")
 _MEMORY_PARTS = (
@@ -34,29 +36,21 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         **_head(plan.problem, plan.status),
         **_layout_part(plan.problem, plan.layout),
         **_cost_part(plan.problem, plan.layout, plan.cost),
-        "proof": _proof_data(plan.proof),
+        "proof": _proof_data(plan.proof, _stopped_by(plan)),
         "advisories": _advisory_data(plan.advisories),
         "placement": placement_data(plan.problem, plan.layout),
         "conflicts": [],
         "repairs": [],
         "assumed": list(plan.problem.assumed),
         "binding": list(plan.binding),
-        "alternatives": [
-            {
-                **_layout_part(plan.problem, other.layout),
-                "step_s": _seconds(other.step_s),
-                "peak_gib": round(other.peak_gib, 3),
-                "note": other.note,
-            }
-            for other in plan.alternatives
-        ],
+        "alternatives": _alternatives_data(plan),
     }
 
 
 def infeasible_data(result: Infeasible) -> dict[str, Any]:
     """A proof of infeasibility as plain data."""
     data = _without_plan(result.problem, result.status)
-    data["proof"] = _search_data(result.wall_s, None)
+    data["proof"] = _search_data(result.wall_s, None, None)
     data["conflicts"] = [
         {
             "rules": list(conflict.rules),
@@ -73,7 +67,7 @@ def infeasible_data(result: Infeasible) -> dict[str, Any]:
 def unknown_data(result: Unknown) -> dict[str, Any]:
     """An answer that a limit cut short, as plain data."""
     data = _without_plan(result.problem, result.status)
-    data["proof"] = _search_data(result.wall_s, result.bound)
+    data["proof"] = _search_data(result.wall_s, result.bound, result.stopped_by)
     return data
 
 
@@ -213,7 +207,7 @@ def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
     gpus = max(problem.gpus, layout.gpus)
     tflops = model_tflops_per_gpu(problem, layout, step_us) * problem.gpus / gpus
     label, peak = _peak_tflops(problem)
-    calibration = default_calibration()
+    calibration, band = default_calibration(), error_band(problem)
     breakdown = step_breakdown_us(problem, layout, cost.time)
     return {
         "step_s": _seconds(step_us / 1e6),
@@ -222,7 +216,8 @@ def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
         "mfu": _seconds(tflops / peak),
         "mfu_of": f"{label} peak of {peak:g} TFLOP/s",
         "breakdown": {name: _seconds(part / 1e6) for name, part in breakdown.items()},
-        "error_band": calibration.error_band,
+        "error_band": band,
+        "note": None if band is not None else NOT_CALIBRATED,
         "calibration": {
             "name": calibration.name,
             "date": calibration.date.isoformat(),
@@ -241,7 +236,35 @@ def _peak_tflops(problem: Problem) -> tuple[str, float]:
     return "bf16", node.bf16_tflops
 
 
-def _proof_data(proof: Proof) -> dict[str, Any]:
+def _alternatives_data(plan: Plan) -> list[dict[str, Any]]:
+    """Other layouts, the fastest first: by time per sequence, as batches may differ."""
+    per_sequence_s = plan.cost.time.step_us / 1e6 / plan.layout.gbs
+    ordered = sorted(plan.alternatives, key=lambda other: other.step_s / other.layout.gbs)
+    return [
+        {
+            **_layout_part(plan.problem, other.layout),
+            "step_s": _seconds(other.step_s),
+            "peak_gib": round(other.peak_gib, 3),
+            "note": _alternative_note(other, per_sequence_s),
+        }
+        for other in ordered
+    ]
+
+
+def _alternative_note(other: Alternative, plan_s: float) -> str:
+    """The note of an alternative; one without a merit of its own is called slower if it is."""
+    if other.note in ("", "within the tolerance") and other.step_s / other.layout.gbs > plan_s:
+        return "slower, other degrees"
+    return other.note
+
+
+def _stopped_by(plan: Plan) -> str | None:
+    if plan.status == "optimal":
+        return None
+    return plan.stopped_by or "limit"
+
+
+def _proof_data(proof: Proof, stopped_by: str | None) -> dict[str, Any]:
     return {
         "objective": _seconds(proof.objective),
         "bound": _seconds(proof.bound),
@@ -249,10 +272,11 @@ def _proof_data(proof: Proof) -> dict[str, Any]:
         "wall_s": round(proof.wall_s, 3),
         "cells": proof.cells,
         "programs": proof.programs,
+        "stopped_by": stopped_by,
     }
 
 
-def _search_data(wall_s: float, bound: float | None) -> dict[str, Any]:
+def _search_data(wall_s: float, bound: float | None, stopped_by: str | None) -> dict[str, Any]:
     return {
         "objective": None,
         "bound": None if bound is None else _seconds(bound),
@@ -260,6 +284,7 @@ def _search_data(wall_s: float, bound: float | None) -> dict[str, Any]:
         "wall_s": round(wall_s, 3),
         "cells": None,
         "programs": None,
+        "stopped_by": stopped_by,
     }
 
 
@@ -275,4 +300,12 @@ def _seconds(value: float) -> float:
     return round(value, 6)
 
 
-__all__ = ["RESULT_VERSION", "check_data", "dumps", "infeasible_data", "plan_data", "unknown_data"]
+__all__ = [
+    "NOT_CALIBRATED",
+    "RESULT_VERSION",
+    "check_data",
+    "dumps",
+    "infeasible_data",
+    "plan_data",
+    "unknown_data",
+]

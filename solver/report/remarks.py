@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from meshplan.solver.report.words import offload_text, recompute_text, seconds, short_layout
+from meshplan.solver.report.words import (
+    offload_text,
+    recompute_text,
+    relative_time,
+    seconds,
+    short_layout,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,8 +86,11 @@ def alternatives(data: dict[str, Any]) -> RenderableType:
     """Other plans, with what they cost against this one."""
     rows = []
     for other in data["alternatives"]:
-        slower = other["step_s"] / data["time"]["step_s"] - 1
-        head = f"{short_layout(other)}: {seconds(other['step_s'])} ({slower:+.1%}), "
+        gbs = other["layout"]["gbs"]
+        slower = f"{relative_time(data, other['step_s'], gbs):+.1%}"
+        if gbs != data["layout"]["gbs"]:
+            slower += f" a sequence, gbs {gbs:,}"
+        head = f"{short_layout(other)}: {seconds(other['step_s'])} ({slower}), "
         text = f"{head}{other['peak_gib']:.1f} GiB; recompute {recompute_text(other)}"
         text += f"; optimizer {offload_text(other)}"
         rows.append(("", text + (f"; {other['note']}" if other["note"] else "")))

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from meshplan.constraints.problem import Problem
-from meshplan.solver.report.words import counted, offload_text, recompute_text, seconds
+from meshplan.solver.report.words import (
+    counted,
+    offload_text,
+    recompute_text,
+    relative_time,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,6 +27,11 @@ STYLES = {
     "illegal": "red",
     "infeasible": "red",
 }
+#: Who stopped a search, in words.
+_STOPPED = {"limit": "a limit", "interrupt": "you"}
+#: Memory verdicts in words, of a layout that could run and of one that is illegal.
+_MEMORY = {"fits": "fits", "tight": "tight: test it before you trust it", "overfull": "overfull"}
+_MEMORY_IF_LEGAL = {"fits": "would fit", "tight": "would be tight", "overfull": "would not fit"}
 
 
 def summary(problem: Problem, data: dict[str, Any]) -> RenderableType:
@@ -61,13 +72,13 @@ def _verdict(problem: Problem, data: dict[str, Any]) -> str:
         return f"Infeasible: proved in {took} that no layout obeys all rules, pins and limits."
     if status == "unknown":
         return (
-            f"Unknown: a limit stopped the search after {took}, before any plan was found. "
-            + _bound_text(proof)
+            f"Unknown: {_STOPPED[proof['stopped_by']]} stopped the search after {took}, before any "
+            "plan was found. " + _bound_text(proof)
         )
     if status == "feasible":
         return (
-            f"Feasible, not proved optimal: the best plan when a limit stopped the search after "
-            f"{took}. {_bound_text(proof)}"
+            f"Feasible, not proved optimal: the best plan when {_STOPPED[proof['stopped_by']]} "
+            f"stopped the search after {took}. {_bound_text(proof)}"
         )
     cells = f", over {counted(proof['cells'], 'combination')}" if proof["cells"] else ""
     return f"Optimal: proved in {took}{cells}. " + _optimum_text(problem, data)
@@ -85,12 +96,12 @@ def _bound_text(proof: dict[str, Any]) -> str:
 def _optimum_text(problem: Problem, data: dict[str, Any]) -> str:
     """What is optimal about a proved plan."""
     sizes = [int(v) for v in problem.candidates.get("gbs", ())] or [data["layout"]["gbs"]]
-    step_s = data["time"]["step_s"] * max(sizes) / data["layout"]["gbs"]
-    slower = step_s / data["proof"]["objective"] - 1
-    if slower < 5e-4:
+    # Per sequence and against this plan, as the list of alternatives has it.
+    less = -relative_time(data, data["proof"]["objective"], max(sizes))
+    if less < 5e-4:
         return "No layout is faster in this cost model."
     return (
-        f"The fastest layout is {slower:.1%} faster; this one is preferred within "
+        f"The fastest layout takes {less:.1%} less time; this one is preferred within "
         f"dp_tolerance = {problem.limits.dp_tolerance:.1%} for more DP, then less memory."
     )
 
@@ -155,8 +166,8 @@ def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if time is None or memory is None:
         return
     yield "", ""
-    note = "as if it were legal" if data["status"] == "illegal" else "estimate"
-    yield "step time", f"{seconds(time['step_s'])} ± {time['error_band']:.0%} ({note})"
+    legal = data["status"] != "illegal"
+    yield "step time", f"{seconds(time['step_s'])} {_trust_text(time, legal)}"
     yield (
         "throughput",
         (
@@ -165,6 +176,14 @@ def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ),
     )
     fullest = max(memory["stages"], key=lambda stage: stage["peak_gib"])
-    words = {"fits": "fits", "tight": "tight: test it before you trust it", "overfull": "overfull"}
+    words = _MEMORY if legal else _MEMORY_IF_LEGAL
     peak = f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB"
     yield "memory", f"{peak} on rank {fullest['rank']} ({words[memory['verdict']]})"
+
+
+def _trust_text(time: dict[str, Any], legal: bool) -> str:
+    """How far to trust a step time: ``± 8% (estimate)``."""
+    note = "estimate" if legal else "as if it were legal"
+    if time["error_band"] is None:
+        return f"({note}, {time['note'].replace('-', ' ')})"
+    return f"± {time['error_band']:.0%} ({note})"

@@ -5,9 +5,17 @@ from __future__ import annotations
 import datetime
 from functools import lru_cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from meshplan.constraints.problem import Problem
+
+#: Attention that the fit does not cover.  On published runs of Qwen3-Next on GB200 the model is off
+#: by a factor of 1.7 at 8K tokens to 6 at 64K (Megatron-Bridge, long-context card).
+LINEAR_ATTENTION = frozenset(("gdn", "mamba"))
 
 
 class Efficiencies(BaseModel):
@@ -56,3 +64,14 @@ def default_calibration() -> Calibration:
     """The calibration that ships with meshplan."""
     text = resources.files("meshplan.solver.time").joinpath("data/default.yaml").read_text("utf-8")
     return Calibration.model_validate(yaml.safe_load(text))
+
+
+def error_band(problem: Problem) -> float | None:
+    """Relative error of the predicted step time; None where nothing is known about it.
+
+    That is so for models with linear attention (gated delta net, Mamba): their layers are a guess,
+    and the band of the calibration says nothing about them.
+    """
+    if any(kind.attention in LINEAR_ATTENTION for kind in problem.kinds):
+        return None
+    return default_calibration().error_band

@@ -68,7 +68,7 @@ def tried(problem: Problem, most: int = 1_000_000) -> list[Tried]:
     TooLarge
         If there are more than ``most``.
     """
-    largest = max(_domain(problem, "gbs"))
+    largest = max(int(value) for value in _domain(problem, "gbs"))
     layouts = []
     for cell in cells(problem):
         for slots in splits(problem, int(cell["pp"]), int(cell["vpp"])):

@@ -95,7 +95,8 @@ def _pin(rng: random.Random, values: list[int]) -> Any:
 
 
 def _split(rng: random.Random, card: dict[str, Any]) -> str:
-    layers, m = card["layers"], "m" * card.get("mtp_layers", 0)
+    layers: int = card["layers"]
+    m = "m" * int(card.get("mtp_layers", 0))
     form = rng.randrange(5)
     if form == 0:
         return "even"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rules import ALL_RULES
+from meshplan.solver.conflict_text import broken_layout_rules
 from meshplan.solver.conflicts import (
     LIMIT_RULES,
     MEMORY,
     Fact,
-    broken_layout_rules,
     conflict,
     quickxplain,
 )
@@ -41,9 +41,7 @@ def _facts(count: int) -> list[Fact]:
 def test_quickxplain_finds_an_irreducible_core(count: int, clashes: list[set[int]]) -> None:
     """Tests random monotone predicates: impossible if any of some sets of facts is all there."""
     facts = _facts(count)
-    forbidden = [
-        frozenset(facts[i] for i in clash) for clash in clashes if max(clash) < count
-    ]
+    forbidden = [frozenset(facts[i] for i in clash) for clash in clashes if max(clash) < count]
     asked: set[frozenset[Fact]] = set()
 
     def possible(kept: Any) -> bool:
@@ -103,8 +101,10 @@ def _restricted(problem: Problem, paths: set[str]) -> Problem:
     candidates = dict(problem.candidates)
     for pin in problem.pins:
         if pin.decision in candidates:
-            candidates[pin.decision] = tuple(dict.fromkeys((*candidates[pin.decision], *pin.values)))
-    kept = {
+            candidates[pin.decision] = tuple(
+                dict.fromkeys((*candidates[pin.decision], *pin.values))
+            )
+    kept: dict[str, Any] = {
         "pins": tuple(pin for pin in problem.pins if pin.path in paths),
         "candidates": candidates,
     }

@@ -85,7 +85,15 @@ def test_pinning_the_optimum_finds_it_again(seed: int) -> None:
     plan = solve(problem)
     assume(isinstance(plan, Plan))
     assert isinstance(plan, Plan)
-    names = (*DEGREES, "rc_full", *RECOMPUTE_FLAGS, "offload", "dispatcher", "cp_comm", *GRAPH_FLAGS)
+    names = (
+        *DEGREES,
+        "rc_full",
+        *RECOMPUTE_FLAGS,
+        "offload",
+        "dispatcher",
+        "cp_comm",
+        *GRAPH_FLAGS,
+    )
     pins = tuple(Pin(n, (plan.layout.value(n),), f"layout.{n}", n) for n in names)
     again = solve(dataclasses.replace(problem, pins=pins))
     assert isinstance(again, Plan)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_loss_is_not_faster_than_its_flops(name: str) -> None:
         {"cp": 16, "cp_comm": "all_gather", "dp": 2, "ep": 8, "edp": 4, "dispatcher": "hybridep"},
     ],
 )
-def test_faster_links_never_slow_a_step(name: str, figure: str, degrees: dict[str, object]) -> None:
+def test_faster_links_never_slow_a_step(name: str, figure: str, degrees: dict[str, Any]) -> None:
     """Tests that doubling NVLink or NIC makes no step slower, on 32 GPUs in 4 domains."""
     where = problem(name, gpus=32)
     layout = _layout(where, **degrees)
@@ -201,11 +202,7 @@ def test_step_is_the_sum_of_its_parts() -> None:
     assert time.bottleneck_us == max(time.rank_us)
     assert time.bubble_us == 7 * time.slot_us
     assert time.step_us == (
-        256 * time.bottleneck_us
-        + time.bubble_us
-        + time.exchange_us
-        + time.optimizer_us
-        + 20_000
+        256 * time.bottleneck_us + time.bubble_us + time.exchange_us + time.optimizer_us + 20_000
     )
 
 
