@@ -118,8 +118,8 @@ def _avoid_attention_recompute(
     share = flops.attention_core / flops.total
     how = "full recompute" if layout.recompute_full else "recompute module core_attn"
     return (
-        f"at {problem.seq_len:,} tokens core attention is {share:.0%} of the model FLOPs, and {how} "
-        "repeats its forward pass; fused attention keeps little that this would free"
+        f"at {problem.seq_len:,} tokens core attention is {share:.0%} of the model FLOPs, and "
+        f"{how} repeats its forward pass; fused attention keeps little that this would free"
     )
 
 
@@ -182,8 +182,8 @@ def _short_context_baseline(
         return None
     return (
         f"tp = {layout.tp}, cp = {layout.cp}, mbs = {layout.mbs} keep {tokens:,} tokens on a rank, "
-        f"{tokens // CP_SHARD_TOKENS} times those of a run at {CP_SHARD_TOKENS:,}: a layout that is "
-        f"good there is not at {problem.seq_len:,} tokens; raise cp" + _peak_text(problem, ranks)
+        f"{tokens // CP_SHARD_TOKENS} times those of a run at {CP_SHARD_TOKENS:,}: a layout that "
+        f"is good there is not at {problem.seq_len:,} tokens; raise cp" + _peak_text(problem, ranks)
     )
 
 
@@ -194,9 +194,9 @@ def _gpu_count_wall(problem: Problem, layout: Layout, ranks: tuple[RankMemory, .
     if problem.gpus == 1 or doubled <= problem.gpus:
         return None
     text = (
-        f"this layout needs pp*max(tp*cp, etp*ep) = {layout.pp}*max({dense:,}, {expert:,}) = {least:,} "
-        f"GPUs at least, and the cluster has {problem.gpus:,}; at {2 * problem.seq_len:,} tokens with "
-        f"the same shard it needs {doubled:,}"
+        f"this layout needs pp*max(tp*cp, etp*ep) = {layout.pp}*max({dense:,}, {expert:,}) = "
+        f"{least:,} GPUs at least, and the cluster has {problem.gpus:,}; at "
+        f"{2 * problem.seq_len:,} tokens with the same shard it needs {doubled:,}"
     )
     if ranks:
         total = sum(rank.peak for rank in ranks)
@@ -278,8 +278,8 @@ def _optimizer_offload(
 ALL_ADVISORIES: tuple[Advisory, ...] = (
     Advisory(
         id="cp-shard-target",
-        why="About 4,096 tokens on each rank of TP and CP keep GEMMs large and memory as in a 4K run; "
-        "DeepSeek-V3 was published with exactly that from 4K to 256K.",
+        why="About 4,096 tokens on each rank of TP and CP keep GEMMs large and memory as in a 4K "
+        "run; DeepSeek-V3 was published with exactly that from 4K to 256K.",
         source=_LONG_CARD,
         finds=_cp_shard_target,
     ),

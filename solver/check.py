@@ -11,12 +11,15 @@ from meshplan.constraints.layout import Layout
 from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import resolve
+from meshplan.constraints.rule import Rule
+from meshplan.constraints.split_rules import LAYERS_SPLIT_EVENLY
 from meshplan.scenarios.checks import shown
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.schema import Scenario
 from meshplan.solver.complete import MEANINGLESS, can_cost, complete, with_pins
-from meshplan.solver.judge import Cost, cost, violations
+from meshplan.solver.judge import Cost, active_rules, cost, violations
 from meshplan.solver.layout_text import Stated, read_layout
+from meshplan.solver.nearest import with_nearest
 from meshplan.solver.results import CheckReport
 
 
@@ -41,15 +44,19 @@ def check(scenario: Scenario, layout: Mapping[str, object] | str | None = None) 
     stated = read_layout(layout)
     problem = _with_pipeline(scenario, resolve(scenario), stated)
     _same_gpus(problem, stated)
-    whole, completed = complete(problem, with_pins(problem, stated))
+    pinned = with_pins(problem, stated)
+    whole, completed = complete(problem, pinned)
     # Sentences of the search on what it may try do not hold for one layout.
     kept = tuple(text for text in problem.assumed if not text.startswith(("layout.", "options.")))
-    return judge_layout(problem, whole, (*completed, *_overridden(problem, stated), *kept))
+    report = judge_layout(problem, whole, (*completed, *_overridden(problem, stated), *kept))
+    rules = _rules(problem)
+    mended = (with_nearest(problem, pinned, whole, rules, one) for one in report.violations)
+    return dataclasses.replace(report, violations=tuple(mended))
 
 
 def judge_layout(problem: Problem, layout: Layout, assumed: tuple[str, ...] = ()) -> CheckReport:
     """Judge a whole layout; costs are left out where an illegal layout has none."""
-    broken = tuple(violations(problem, layout))
+    broken = tuple(violations(problem, layout, _rules(problem)))
     costs = _cost(problem, layout)
     status: Literal["ok", "illegal", "overfull"] = "ok"
     if broken:
@@ -61,6 +68,14 @@ def judge_layout(problem: Problem, layout: Layout, assumed: tuple[str, ...] = ()
         found = ((one.id, one.check(problem, layout, costs.ranks)) for one in ALL_ADVISORIES)
         advisories = tuple((name, text) for name, text in found if text is not None)
     return CheckReport(problem, status, layout, broken, costs, advisories, assumed)
+
+
+def _rules(problem: Problem) -> list[Rule]:
+    """Rules that a layout is held to; asking for the even split adds that there is one."""
+    rules = list(active_rules(problem))
+    if LAYERS_SPLIT_EVENLY.applies(problem) and LAYERS_SPLIT_EVENLY not in rules:
+        rules.append(LAYERS_SPLIT_EVENLY)
+    return rules
 
 
 def _cost(problem: Problem, layout: Layout) -> Cost | None:

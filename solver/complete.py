@@ -75,7 +75,7 @@ def complete(problem: Problem, stated: Stated) -> tuple[Layout, tuple[str, ...]]
 
     Slots stay empty where ``pp * vpp`` is beyond ``MAX_STAGES``.
     """
-    layout, assumed = _degrees(problem, stated)
+    layout, assumed = complete_degrees(problem, stated)
     notes = [*assumed]
     layout = dataclasses.replace(
         layout,
@@ -100,8 +100,8 @@ def complete(problem: Problem, stated: Stated) -> tuple[Layout, tuple[str, ...]]
 # -- degrees -----------------------------------------------------------------------------------
 
 
-def _degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str]]:
-    """All degrees; derived ones follow from the GPU count and the batch."""
+def complete_degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str]]:
+    """A layout with all degrees, derived ones from the GPU count and the batch; and how."""
     given = dict(stated.degrees)
     given.pop("gpus", None)
     notes: list[str] = []
@@ -113,9 +113,7 @@ def _degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str]]:
     if plain:
         notes.append(f"{_listed(given, plain)}: not given")
     if "etp" not in given:
-        given["etp"] = 1 if problem.model.is_moe else given["tp"]
-        why = "not given" if problem.model.is_moe else "follows tp in a dense model"
-        notes.append(f"etp = {given['etp']}: {why}")
+        notes.append(_expert_tensor(problem, given))
     derived = [name for name in ("dp", "edp") if name not in given]
     given.setdefault("dp", max(1, problem.gpus // (given["tp"] * given["cp"] * given["pp"])))
     given.setdefault("edp", max(1, problem.gpus // (given["etp"] * given["ep"] * given["pp"])))
@@ -123,6 +121,31 @@ def _degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str]]:
         notes.append(f"{_listed(given, derived)}: what {problem.gpus} GPUs leave")
     notes += _batch(problem, given)
     return dataclasses.replace(Layout(), **given), notes  # type: ignore[arg-type]
+
+
+def _expert_tensor(problem: Problem, given: dict[str, int]) -> str:
+    """Complete ``etp`` in place as the framework's front ends do, and say which and why.
+
+    Source: Megatron-LM d98e8a64 ``core/model_parallel_config.py`` (etp = tp); Megatron-Bridge
+    067f987 ``models/transformer_config.py`` (1 as soon as ep > 1).
+    """
+    tp, ep, pp = given["tp"], given["ep"], given["pp"]
+    if not problem.model.is_moe:
+        given["etp"] = tp
+        return f"etp = {tp}: follows tp in a dense model"
+    allowed = [int(value) for value in problem.pinned.get("etp", ())]
+    default = 1 if ep > 1 else tp
+    given["etp"] = default if not allowed or default in allowed else min(allowed)
+    if given["etp"] != default or tp == 1:
+        return f"etp = {given['etp']}: not given"
+    if ep == 1:
+        return f"etp = {tp}: not given; with ep = 1 it follows tp"
+    grid = tp * ep * pp
+    fits = "fits, too" if problem.gpus % grid == 0 else f"does not divide {problem.gpus} GPUs"
+    return (
+        f"etp = 1: not given; Megatron-Bridge takes 1 where ep > 1, but Megatron-LM takes etp = tp "
+        f"= {tp}, whose expert grid etp*ep*pp = {tp}*{ep}*{pp} = {grid} {fits}: set etp yourself"
+    )
 
 
 def _least_allowed(problem: Problem, name: str) -> int:
@@ -303,4 +326,11 @@ def can_cost(problem: Problem, layout: Layout) -> bool:
     )
 
 
-__all__ = ["MAX_STAGES", "MEANINGLESS", "can_cost", "complete", "with_pins"]
+__all__ = [
+    "MAX_STAGES",
+    "MEANINGLESS",
+    "can_cost",
+    "complete",
+    "complete_degrees",
+    "with_pins",
+]

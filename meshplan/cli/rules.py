@@ -34,8 +34,11 @@ def rules() -> None:
     from meshplan.constraints.advisories import ALL_ADVISORIES
 
     families: dict[str, list[tuple[str, str]]] = {}
-    for one in (*_rules(), *_layout_rules()):
+    for one in _rules():
         families.setdefault(one.family, []).append((one.id, one.formula))
+    for layout_rule in _layout_rules():
+        row = (layout_rule.id, layout_rule.formula)
+        families.setdefault(layout_rule.family, []).append(row)
     families["memory"] = [_MEMORY[:2]]
     for family, rows in families.items():
         print_table(rows, title=family)

@@ -161,7 +161,7 @@ def read_script(text: str, name: str) -> ScriptWords:
             walk.after_and = token.text in ("&&", "||")
     _command(walk, words, False)
     unused = [
-        (variable, known.line, tuple(_split_quoted(walk.told(one) for one in known.items)))
+        (variable, known.line, tuple(walk.told(one) for one in _split_quoted(known.items)))
         for variable, known in walk.variables.items()
         if not known.used
     ]
@@ -198,8 +198,8 @@ def _command(walk: _Walk, words: list[Word], is_pattern: bool) -> None:
         if words and words[0].plain in _SILENT:
             _default_assignments(walk, words)
             return
-        expanded = [walk.told(one) for word in words for one in _expand(walk, word)]
-        if arguments := tuple(_split_quoted(expanded)):
+        expanded = (one for word in words for one in _expand(walk, word))
+        if arguments := tuple(walk.told(one) for one in _split_quoted(expanded)):
             walk.commands.append(arguments)
 
 
@@ -217,7 +217,7 @@ def _split_quoted(arguments: Iterable[Argument]) -> Iterator[Argument]:
     for one in arguments:
         if "--" in one.text and len(parts := one.text.split()) > 1:
             for part in parts:
-                yield Argument(part.strip("'\""), one.line, one.unread, one.conditional)
+                yield replace(one, text=part.strip("'\""))
         else:
             yield one
 

@@ -118,7 +118,7 @@ def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "attention",
         (
             f"tp {layout['tp']} × cp {layout['cp']} × dp {layout['dp']} × pp {layout['pp']}"
-            f" = {layout['gpus']} GPUs" + (f", vpp {layout['vpp']}" if layout["vpp"] > 1 else "")
+            f" = {layout['gpus']:,} GPUs" + (f", vpp {layout['vpp']}" if layout["vpp"] > 1 else "")
         ),
     )
     if model.is_moe:
@@ -127,12 +127,12 @@ def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "experts",
             (
                 f"etp {layout['etp']} × ep {layout['ep']} × edp {layout['edp']} × pp {layout['pp']}"
-                f" = {product} GPUs"
+                f" = {product:,} GPUs"
             ),
         )
     yield (
         "batch",
-        f"mbs {layout['mbs']} × dp {layout['dp']} × ga {layout['ga']} = gbs {layout['gbs']}",
+        f"mbs {layout['mbs']} × dp {layout['dp']} × ga {layout['ga']:,} = gbs {layout['gbs']:,}",
     )
     if data["pipeline"] and layout["pp"] * layout["vpp"] > 1:
         yield "pipeline", data["pipeline"]["layout"]

@@ -21,7 +21,8 @@ def relative_time(plan: dict[str, Any], step_s: float, gbs: int) -> float:
 
     Per sequence, since plans may differ in their batch; ``gbs`` is that of the other step.
     """
-    return step_s / gbs / (plan["time"]["step_s"] / plan["layout"]["gbs"]) - 1
+    plan_s: float = plan["time"]["step_s"] / plan["layout"]["gbs"]
+    return step_s / gbs / plan_s - 1
 
 
 def counted(number: int, noun: str) -> str:

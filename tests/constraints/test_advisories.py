@@ -13,7 +13,7 @@ from meshplan.constraints.memory.stage import RankMemory
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from tests.constraints.factories import problem
 
-CHECKS = {one.id: one.check for one in ALL_ADVISORIES}
+CHECKS = {one.id: one.finds for one in ALL_ADVISORIES}
 
 #: DeepSeek-V3 at 128K on 256 H100 and the layout family published for it.
 DEEPSEEK = problem("deepseek-v3", gpus=256, seq_len=131072, precision="fp8-block")
@@ -37,6 +37,18 @@ def advice(
 ) -> str | None:
     """What the advisory says."""
     return CHECKS[advisory](where, what, ranks)
+
+
+def test_meshes_that_do_not_cover_the_cluster_get_no_advice() -> None:
+    """Tests that nothing is said of 8 * 32 = 256 ranks on 128 or 512 GPUs, in either mesh."""
+    by_id = {one.id: one for one in ALL_ADVISORIES}
+    floor = by_id["dp-floor"]
+    assert floor.check(DEEPSEEK, FAMILY, ()) is not None
+    assert floor.check(DEEPSEEK, replace(FAMILY, dp=2), ()) is None  # 512 in the attention mesh
+    assert floor.check(DEEPSEEK, replace(FAMILY, edp=2), ()) is None  # 512 in the expert mesh
+    for gpus in (128, 512):
+        where = problem("deepseek-v3", gpus=gpus, seq_len=131072)
+        assert all(one.check(where, FAMILY, ()) is None for one in ALL_ADVISORIES)
 
 
 def test_ids_are_those_promised() -> None:
@@ -74,21 +86,37 @@ def test_a_plain_short_run_needs_no_advice() -> None:
 def test_advice_needs_no_memory_and_is_one_sentence(where: Problem, what: Layout) -> None:
     """Tests that every check works without ranks, and that its text is one plain line."""
     for one in ALL_ADVISORIES:
-        text = one.check(where, what, ())
+        text = one.finds(where, what, ())
         if text is not None:
             assert re.search(r"\d|true", text)
             assert "\n" not in text and not text.endswith(".")
 
 
 def test_shard_target() -> None:
-    """Tests that cp = 8 at 128K leaves 16384 tokens, 4096 of them would be cp = 32."""
+    """Tests that cp = 8 at 128K leaves 16,384 tokens, and that 4,096 would be cp = 32."""
     assert advice("cp-shard-target", DEEPSEEK, FAMILY) is None
-    text = advice("cp-shard-target", DEEPSEEK, replace(FAMILY, cp=8, tp=4))
+    text = advice("cp-shard-target", DEEPSEEK, replace(FAMILY, cp=8))
     assert text is not None
-    assert "16384 of 131072 tokens" in text and "cp = 32" in text
-    assert "tp = 4 cuts it to 4096" in text
+    assert text.startswith("cp = 8 leaves 16,384 of 131,072 tokens on a rank")
+    assert "about 4,096, which is cp = 32" in text
     too_small = advice("cp-shard-target", SHORT, replace(SHORT_FAMILY, cp=4))
-    assert too_small is not None and "1024 of 4096" in too_small
+    assert too_small is not None and "1,024 of 4,096" in too_small
+
+
+@pytest.mark.parametrize(("tp", "cp"), [(32, 1), (4, 8), (4, 4), (8, 8)])
+def test_sequence_parallelism_counts_as_a_shard(tp: int, cp: int) -> None:
+    """Tests that tp*cp from 16 to 64 at 128K, within twice of 4,096 tokens a rank, is fine."""
+    assert advice("cp-shard-target", DEEPSEEK, replace(FAMILY, tp=tp, cp=cp)) is None
+
+
+def test_shards_of_both_kinds_are_told_together() -> None:
+    """Tests tp = 2, cp = 4 at 128K: 131,072/8 = 16,384 tokens, and tp = 4, cp = 64: 512."""
+    text = advice("cp-shard-target", DEEPSEEK, replace(FAMILY, tp=2, cp=4))
+    assert text is not None
+    assert "cp = 4 and sequence parallelism over tp = 2 leave 16,384 of 131,072" in text
+    assert text.endswith("about 4,096, which is tp*cp = 32")
+    text = advice("cp-shard-target", DEEPSEEK, replace(FAMILY, tp=4, cp=64))
+    assert text is not None and "leave 512 of" in text
 
 
 def test_dp_floor() -> None:
@@ -139,22 +167,41 @@ def test_trade_obeys_the_rules() -> None:
     assert text is not None and "tp = 2, cp = 8" in text
 
 
-def test_batch() -> None:
-    """Tests the tokens of a step (33.6 M), the granularity (8), and the bubble (7/1024)."""
-    text = advice("batch-shrinks", DEEPSEEK, FAMILY)
-    assert text is not None
-    assert "33.6 M tokens" in text and "multiples of 8 sequences" in text
-    assert "7/(4*256) is 0.7%" in text
-    few = advice("batch-shrinks", SHORT, replace(SHORT_FAMILY, vpp=1, ga=8, gbs=256))
-    assert few is not None and "7/(1*8) is 87.5%" in few
+def test_batch_that_feeds_the_pipeline_needs_no_word() -> None:
+    """Tests 128K with 256 sequences a rank (bubble 7/1024), and bubbles up to 5 %: 7/140."""
+    assert advice("batch-shrinks", DEEPSEEK, FAMILY) is None
     assert advice("batch-shrinks", SHORT, SHORT_FAMILY) is None
+    assert advice("batch-shrinks", SHORT, replace(SHORT_FAMILY, vpp=1, ga=140)) is None
+    assert advice("batch-shrinks", SHORT, replace(SHORT_FAMILY, vpp=1, ga=139)) is not None
+
+
+def test_large_bubble_says_which_batch_it_takes() -> None:
+    """Tests a bubble of 7/8: ga = 7/0.05 = 140, times dp = 32; with vpp = 4 it is 35, so 40."""
+    few = advice("batch-shrinks", SHORT, replace(SHORT_FAMILY, vpp=1, ga=8, gbs=256))
+    assert few is not None
+    assert "gbs = 256 leaves ga = 8 micro-batches on each of dp = 32 ranks" in few
+    assert "7/(1*8) is 87.5%" in few
+    assert "5% or less takes ga = 140, which is gbs = 4,480" in few
+    few = advice("batch-shrinks", SHORT, replace(SHORT_FAMILY, ga=8, gbs=256))
+    assert few is not None and "ga = 40, which is gbs = 1,280" in few  # groups of pp = 8
+
+
+def test_long_sequences_shrink_the_batch() -> None:
+    """Tests that two sequences of 128K a rank are few, 33.6 M tokens in all; four are not."""
+    few = replace(FAMILY, cp=1, pp=1, vpp=1, dp=128, ga=2)
+    text = advice("batch-shrinks", DEEPSEEK, few)
+    assert text is not None
+    assert "only 2 sequences of 131,072 tokens on each of dp = 128 ranks (33.6 M tokens" in text
+    assert advice("batch-shrinks", DEEPSEEK, replace(few, mbs=2)) is None
+    short = problem("deepseek-v3", gpus=256, seq_len=16384)
+    assert advice("batch-shrinks", short, few) is None
 
 
 def test_short_context_baseline() -> None:
     """Tests that the 4K layout at 128K is told that it keeps 32 times the tokens."""
     text = advice("short-context-baseline", DEEPSEEK, SHORT_FAMILY, (memory(3, activations=400),))
     assert text is not None
-    assert "131072 tokens on a rank, 32 times" in text
+    assert "131,072 tokens on a rank, 32 times" in text
     assert "rank (3) peaks at 400.0 of 72.8 GiB" in text
     assert advice("short-context-baseline", DEEPSEEK, FAMILY) is None
     assert advice("short-context-baseline", DEEPSEEK, replace(FAMILY, tp=32, cp=1)) is None
@@ -166,7 +213,7 @@ def test_gpu_count_wall() -> None:
     text = advice("gpu-count-wall", DEEPSEEK, FAMILY, ranks)
     assert text is not None
     assert "8*max(32, 32) = 256 GPUs" in text
-    assert "at 262144 tokens with the same shard it needs 512" in text
+    assert "at 262,144 tokens with the same shard it needs 512" in text
     assert "480.0 GiB" in text and "no fewer than 7 stages of 72.8 GiB" in text  # 480 / 72.8 = 6.6
     assert advice("gpu-count-wall", DEEPSEEK, replace(FAMILY, cp=16, dp=2)) is None
 
@@ -175,7 +222,7 @@ def test_graphs_and_variable_length() -> None:
     """Tests that a run that cannot capture graphs is told why; a captured one is a rule's job."""
     varying = problem(variable_length=True)
     text = advice("graphs-need-static-shapes", varying, Layout())
-    assert text is not None and "variable_length is true" in text and "4096" in text
+    assert text is not None and "variable_length is true" in text and "4,096" in text
     assert advice("graphs-need-static-shapes", varying, Layout(cuda_graphs=("attn",))) is None
     assert advice("graphs-need-static-shapes", problem(), Layout()) is None
 

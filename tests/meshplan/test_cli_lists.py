@@ -9,6 +9,7 @@ from meshplan.cli.app import application
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
 from meshplan.constraints.rules import ALL_RULES
+from meshplan.constraints.split_rules import SPLIT_RULES
 from meshplan.scenarios.cards import card_names
 from meshplan.topologies import presets
 
@@ -23,19 +24,24 @@ def test_rules_lists_all_with_their_formulas() -> None:
     """Tests that no rule and no advisory is missing, and that the total is right."""
     text = _output("rules")
     names = {line.split()[0] for line in text.splitlines() if line.startswith("  ")}
-    known = {one.id for one in ALL_RULES} | {one.id for one in ALL_LAYOUT_RULES}
-    known |= {one.id for one in ALL_ADVISORIES}
-    assert known | {"memory-capacity"} <= names
+    rules = {one.id for one in (*ALL_RULES, *SPLIT_RULES)} | {one.id for one in ALL_LAYOUT_RULES}
+    rules.add("memory-capacity")
+    assert rules | {one.id for one in ALL_ADVISORIES} <= names
     assert "heads % tp == 0" in text
-    total = len(ALL_RULES) + len(ALL_LAYOUT_RULES) + 1
-    assert f"{total} rules, {len(ALL_ADVISORIES)} advisories." in text
+    assert f"{len(rules)} rules, {len(ALL_ADVISORIES)} advisories." in text
 
 
-@pytest.mark.parametrize("rule_id", ["heads-tp", "layout-mtp-count", "dp-floor", "memory-capacity"])
+@pytest.mark.parametrize("rule_id", 
+    [
+        "heads-tp", "layout-mtp-count", "dp-floor", "memory-capacity",
+        "layout-stage-count", "layers-pp-default", "slots-hold-layers",
+    ],
+)  # fmt: skip
 def test_explain_says_why_and_where_from(rule_id: str) -> None:
-    """Tests one of each kind: rule, rule on slots, advisory, and the memory."""
+    """Tests one of each kind: rule, rule on slots, advisory, memory, and the split rules."""
     text = _output("explain", rule_id)
     assert rule_id in text.splitlines()[0]
+    assert text.count(f" {rule_id}") == 1, "one entry, even where two catalogues know the id"
     assert "  why " in text and "  source " in text
 
 

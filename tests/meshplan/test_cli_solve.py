@@ -145,6 +145,7 @@ def test_devices_are_written_and_stay(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_progress_is_one_line() -> None:
     """Tests what a person sees while waiting, from the start to a first plan and bound."""
-    assert progress_text(Progress(2.4)) == "2 s   no plan yet"
-    text = progress_text(Progress(12.0, incumbent_s=34.56, bound_s=33.9, gap=0.0191))
-    assert text == "12 s   best step 34.56 s   bound 33.9 s   gap 1.9%"
+    assert progress_text(Progress(2.4)) == "2 s   throughput   no plan yet"
+    state = Progress(12.0, incumbent_s=34.56, bound_s=33.9, gap=0.0191, phase="memory")
+    text = progress_text(state)
+    assert text == "12 s   memory   best step 34.56 s   bound 33.9 s   gap 1.9%"

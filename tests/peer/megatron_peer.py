@@ -72,10 +72,10 @@ class Case:
 
     def transformer_config(self) -> None:
         """Build TransformerConfig or MLATransformerConfig."""
-        vpp = self.query.get("vpp")
-        if vpp is not None and self.args.pipeline_model_parallel_layout is not None:
-            # The script takes it from the layout; the configuration compares the two.
-            self.args.virtual_pipeline_model_parallel_size = vpp
+        vpp, args = self.query.get("vpp"), self.args
+        if vpp is not None and (args.virtual_pipeline_model_parallel_size or 1) != vpp:
+            # The script takes it from the layout string; the configuration compares the two.
+            args.virtual_pipeline_model_parallel_size = vpp
         self.config = self.megatron.arguments.core_transformer_config_from_args(self.args)
         if self.config.virtual_pipeline_model_parallel_size == 1:
             self.config.virtual_pipeline_model_parallel_size = None

@@ -81,10 +81,11 @@ def test_plan_has_the_keys_of_the_contract() -> None:
     }  # fmt: skip
     assert set(data["time"]) == {
         "step_s", "tokens_per_s_per_gpu", "model_tflops_per_gpu", "mfu", "mfu_of", "breakdown",
-        "error_band", "calibration",
+        "error_band", "note", "calibration",
     }  # fmt: skip
     assert data["proof"] == {
         "objective": 0.5, "bound": 0.5, "gap": 0.0, "wall_s": 1.235, "cells": 7, "programs": 2,
+        "stopped_by": None,
     }  # fmt: skip
     assert set(data["placement"]) == {"tp", "cp", "ep", "dp_cp", "edp", "pp"}
     assert data["advisories"] == [{"id": "dp-floor", "text": "text"}]
@@ -107,6 +108,45 @@ def test_answers_without_a_plan_have_the_same_keys() -> None:
     assert infeasible["repairs"] == [{"path": "layout.tp"}]
     assert infeasible["proof"]["wall_s"] == 0.5
     assert unknown["proof"]["bound"] == 2.0 and unknown["proof"]["objective"] is None
+
+
+def test_alternatives_come_fastest_first_with_honest_notes() -> None:
+    """Tests the order by time per sequence, and that no slower plan is praised.
+
+    Twice the batch in 1.5 times the step is faster; the note of the fastest stays.
+    """
+    plan = _plan()
+    step_s = plan.cost.time.step_us / 1e6
+    twice = dataclasses.replace(plan.layout, gbs=2 * plan.layout.gbs)
+    others = (
+        Alternative(plan.layout, 1.01 * step_s, 1.0, "within the tolerance"),
+        Alternative(plan.layout, 0.99 * step_s, 2.0, "within the tolerance"),
+        Alternative(twice, 1.5 * step_s, 3.0, "fastest"),
+    )
+    data = dataclasses.replace(plan, alternatives=others).to_json()["alternatives"]
+    assert [(one["peak_gib"], one["note"]) for one in data] == [
+        (3.0, "fastest"), (2.0, "within the tolerance"), (1.0, "slower, other degrees"),
+    ]  # fmt: skip
+
+
+def test_answers_say_who_stopped_the_search() -> None:
+    """Tests limit, interrupt and a proof; a plan without a word on it was stopped by a limit."""
+    plan = _plan()
+    feasible = dataclasses.replace(plan, status="feasible")
+    interrupted = dataclasses.replace(feasible, stopped_by="interrupt")
+    unknown = Unknown(plan.problem, 1.0, 2.0, stopped_by="interrupt")
+    answers = (plan, feasible, interrupted, unknown, Infeasible(plan.problem, (), 0.5))
+    stopped = [one.to_json()["proof"]["stopped_by"] for one in answers]
+    assert stopped == [None, "limit", "interrupt", "interrupt", None]
+
+
+def test_linear_attention_has_no_error_band() -> None:
+    """Tests that Qwen3-Next, off by up to six times, is given no band but the reason."""
+    time = _report("ep=16", model="qwen3-next-80b-a3b").to_json()["time"]
+    assert time["error_band"] is None
+    assert time["note"] == "not-calibrated-for-linear-attention"
+    time = _report().to_json()["time"]
+    assert (time["error_band"], time["note"]) == (0.08, None)
 
 
 def test_check_has_violations_with_nearest_values() -> None:

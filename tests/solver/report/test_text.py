@@ -64,7 +64,7 @@ def test_check_says_what_it_found() -> None:
         "batch       mbs 1 × dp 4 × ga 8 = gbs 32",
         "pipeline    Et*3|t*3L",
         "± 8% (estimate)",
-        "Memory by pipeline rank (72.8 GiB to use)",
+        "Memory by pipeline rank (│ = 72.8 GiB to use)",
         "Time of a step",
         "Assumed",
         " - ga = 8: gbs / (mbs*dp) = 32/(1*4)",
@@ -78,6 +78,23 @@ def test_violations_come_before_figures() -> None:
     assert "Illegal: this layout breaks " in text
     assert "nearest legal: tp = 2 or 4" in text
     assert text.index("Rules broken") < text.index("Assumed")
+
+
+def test_illegal_layouts_are_not_said_to_fit() -> None:
+    """Tests that memory and time of a layout with ga = 7, which gives no gbs, are conditional."""
+    text = render_text(_report("tp=2,ep=4,pp=2,ga=7"))
+    assert "Illegal" in text
+    assert re.search(r"GiB on rank \d \(would fit\)", text)
+    assert "(fits)" not in text
+    assert "± 8% (as if it were legal)" in text
+
+
+def test_illegal_meshes_get_no_advice() -> None:
+    """Tests that 2 * 2 * 1 ranks on 16 GPUs are not advised on dp = 1; on 4 GPUs they are."""
+    report = _report("tp=2,ep=2,pp=2,dp=1")
+    assert "world-dense-divisible" in [one.rule for one in report.violations]
+    assert report.cost is not None and report.advisories == ()
+    assert "dp-floor" in render_text(_report("tp=2,ep=2,pp=2,dp=1", gpus=4))
 
 
 def test_overfull_says_by_how_much() -> None:
@@ -98,8 +115,18 @@ def test_proved_plans_say_so() -> None:
     step_s = _plan().cost.time.step_us / 1e6
     proof = Proof(step_s / 1.015, step_s / 1.015, 0.0, 3.21)
     text = _flat(render_text(_plan(proof=proof), width=200))
-    assert "The fastest layout is 1.5% faster" in text
+    assert "The fastest layout takes 1.5% less time" in text  # 1 - 1/1.015 = 1.48 %
     assert "within dp_tolerance = 2.0%" in text
+
+
+def test_one_gap_has_one_figure() -> None:
+    """Tests that verdict and list give the same percentage: 1 - 1/1.018 = 1.77 %."""
+    plan = _plan()
+    fastest_s = plan.cost.time.step_us / 1e6 / 1.018
+    other = Alternative(plan.layout, fastest_s, 9.0, "fastest")
+    proof = Proof(fastest_s, fastest_s, 0.0, 3.21)
+    text = _flat(render_text(_plan(proof=proof, alternatives=(other,)), width=200))
+    assert "takes 1.8% less time" in text and "(-1.8%)" in text
 
 
 def test_unproved_plans_say_what_is_left() -> None:
@@ -116,6 +143,23 @@ def test_no_plan_says_so() -> None:
     text = _flat(render_text(Unknown(_report().problem, 1.5, 10.0), width=200))
     assert "Unknown: a limit stopped the search after 10.0 s" in text
     assert "No step can take less than 1.50 s." in text
+
+
+def test_interrupted_searches_say_so() -> None:
+    """Tests that a person who pressed Ctrl-C is not told of a limit."""
+    unknown = Unknown(_report().problem, 1.5, 10.0, stopped_by="interrupt")
+    text = _flat(render_text(unknown, width=200))
+    assert "Unknown: you stopped the search after 10.0 s, before any plan was found." in text
+    feasible = _plan(status="feasible", stopped_by="interrupt")
+    text = _flat(render_text(feasible, width=200))
+    assert "the best plan when you stopped the search after 3.21 s." in text
+
+
+def test_time_without_calibration_says_so() -> None:
+    """Tests that no band is shown for gated delta net."""
+    text = _flat(render_text(_report("ep=16", model="qwen3-next-80b-a3b"), width=110))
+    assert "s (estimate, not calibrated for linear attention)" in text
+    assert "±" not in text
 
 
 def test_conflicts_are_told_in_plain_words() -> None:
@@ -137,6 +181,10 @@ def test_alternatives_are_compared_with_the_plan() -> None:
     assert "tp=2 pp=2 dp=4 ep=4 edp=2 ga=8: " in text
     assert "(+25.0%), 12.3 GiB" in text
     assert "fewer hops" in text
+    twice = dataclasses.replace(plan.layout, gbs=2 * plan.layout.gbs)
+    other = Alternative(twice, plan.cost.time.step_us / 1e6 * 1.5, 12.3)
+    text = _flat(render_text(_plan(alternatives=(other,)), width=200))
+    assert "(-25.0% a sequence, gbs 64)" in text
     assert "What is binding - tp = 2: the heads" in text
 
 
@@ -146,6 +194,22 @@ def test_lines_keep_within_the_width(width: int) -> None:
     for report in (_report(), _report("tp=3"), _report("pp=6,vpp=1", gpus=48)):
         lines = render_text(report, width=width).splitlines()
         assert max(map(len, lines)) <= min(width, 110)
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"), [(110, 1), (100, 1), (80, 1), (75, 1), (74, 2), (60, 2)]
+)
+def test_legend_is_whole(width: int, lines: int) -> None:
+    """Tests that six signs (73 columns) take one line of a usual terminal, else two equal ones."""
+    text = render_text(_report(), width=width)
+    start = text.index("  █ weights")
+    legend = text[start : text.index("Time of a step")].strip("\n").split("\n")
+    assert len(legend) == lines
+    assert " ".join(" ".join(legend).split()) == (
+        "█ weights ▓ gradients ▒ optimizer ░ activations + at work - overhead"
+    )
+    if lines == 2:
+        assert legend[1] == "  ░ activations  + at work  - overhead"
 
 
 def test_many_ranks_are_summed_up() -> None:

@@ -1,0 +1,337 @@
+"""What Megatron arguments mean in a scenario: degrees, options, workload, and what was decided.
+
+Where an argument is not given, Megatron-LM's own default holds (Megatron-LM d98e8a64
+``megatron/training/arguments.py`` and megatron-core 0.19 ``TransformerConfig``); each default that
+matters is told.  A short string says nothing about a framework: what it leaves out stays open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
+
+from meshplan.scenarios.checks import MAX_DEGREE, listed
+from meshplan.scenarios.choices import GraphScope, RecomputeModule
+from meshplan.scenarios.importers.megatron_flags import spelt
+from meshplan.scenarios.importers.megatron_stages import pipeline_layout, virtual_stages
+from meshplan.scenarios.pins import CP_COMM_CHOICES
+from meshplan.scenarios.yaml_reader import shorten
+
+if TYPE_CHECKING:
+    from meshplan.scenarios.importers.megatron_args import MegatronArguments
+
+_DEGREES = {
+    "tp": "tensor_model_parallel_size",
+    "cp": "context_parallel_size",
+    "pp": "pipeline_model_parallel_size",
+    "ep": "expert_model_parallel_size",
+}
+_FP8 = {
+    "delayed": "fp8-tensor",
+    "tensorwise": "fp8-current",
+    "blockwise": "fp8-block",
+    "mxfp8": "mxfp8",
+}
+_MODULES = get_args(RecomputeModule)
+_SCOPES = get_args(GraphScope)
+
+
+@dataclass(frozen=True)
+class ScenarioPart:
+    """Sections of a scenario file, and what was decided on the way.
+
+    Attributes
+    ----------
+    layout, options, workload, training
+        The sections, as plain data; what is open is absent.
+    notes
+        Defaults that were taken, and what a scenario cannot hold, in sentences.
+    """
+
+    layout: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    workload: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """The sections that say anything, as in a scenario file."""
+        named = {
+            "workload": self.workload,
+            "layout": self.layout,
+            "options": self.options,
+            "training": self.training,
+        }
+        return {name: dict(section) for name, section in named.items() if section}
+
+    def stated_layout(self) -> dict[str, Any]:
+        """Degrees and options in one mapping, as ``meshplan.check`` takes it."""
+        return {**self.layout, **self.options, **self._batch()}
+
+    def _batch(self) -> dict[str, Any]:
+        size = self.workload.get("global_batch_size")
+        return {} if size is None else {"gbs": size}
+
+
+def scenario_part(arguments: MegatronArguments, layers: int | None = None) -> ScenarioPart:
+    """Translate arguments; ``layers`` stands in for an absent ``--num-layers``.
+
+    Raises
+    ------
+    InputError
+        If a degree is 0, a name is unknown to Megatron-LM, or stages contradict each other.
+    """
+    translation = _Translation(arguments, layers)
+    layout = translation.layout()
+    options = translation.options()
+    workload = translation.workload()
+    training = translation.training()
+    return ScenarioPart(layout, options, workload, training, tuple(translation.notes))
+
+
+class _Translation:
+    def __init__(self, arguments: MegatronArguments, layers: int | None) -> None:
+        self.given = arguments
+        self.layers = arguments.get("num_layers") or layers
+        self.short = arguments.form == "short"
+        self.notes: list[str] = []
+
+    def count(self, name: str) -> int | None:
+        """A positive number, or None if it is not given."""
+        value = self.given.get(name)
+        if isinstance(value, int) and not 1 <= value <= MAX_DEGREE:
+            raise self.given.error(
+                name,
+                f"{spelt(name)} is {value}, but must be from 1 to {MAX_DEGREE}",
+                "write a positive number.",
+            )
+        return value if isinstance(value, int) else None
+
+    def on(self, name: str) -> bool:
+        return self.given.get(name) is True
+
+    def word(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str | None:
+        """A word that must be one of ``choices``; ``default`` if it is not given."""
+        value = self.given.get(name)
+        if value is None:
+            return default
+        if value not in choices:
+            raise self.given.error(
+                name,
+                f"{spelt(name)} is {shorten(str(value))}, but must be {listed(choices)}",
+                f"write {choices[0]}.",
+            )
+        return str(value)
+
+    def words(self, name: str) -> tuple[str, ...]:
+        value = self.given.get(name)
+        return value if isinstance(value, tuple) else ()
+
+    # -- layout ------------------------------------------------------------------------------
+
+    def layout(self) -> dict[str, Any]:
+        degrees = {key: self.count(name) for key, name in _DEGREES.items()}
+        absent = [key for key, value in degrees.items() if value is None]
+        if not self.short:
+            degrees = {key: value or 1 for key, value in degrees.items()}
+            if absent:
+                self.notes.append(f"{', '.join(absent).upper()} not given: Megatron-LM takes 1")
+        layout: dict[str, Any] = dict(degrees)
+        layout["etp"] = self._expert_tensor(degrees["tp"])
+        layout["vpp"] = self._virtual(degrees["pp"])
+        layout["mbs"] = self.count("micro_batch_size")
+        if self.short:
+            layout["dp"] = self.count("data_parallel_size")
+        elif (world := self.count("world_size")) is not None:
+            dp = self.count("data_parallel_size")
+            self.notes.append(f"the run had {world} GPUs" + (f" and dp = {dp}" if dp else ""))
+        layout["cp_comm"] = self._exchange(degrees["cp"])
+        return {key: value for key, value in layout.items() if value is not None}
+
+    def _expert_tensor(self, tp: int | None) -> int | None:
+        etp = self.count("expert_tensor_parallel_size")
+        if etp is None and not self.short:
+            etp = tp
+            if (tp or 1) > 1 or self.count("expert_model_parallel_size"):
+                self.notes.append(f"ETP not given: Megatron-LM takes etp = tp = {tp}")
+        elif etp is None and self.count("expert_model_parallel_size"):
+            self.notes.append(
+                "ETP not given: open, as Megatron-LM takes tp and Megatron-Bridge takes 1"
+            )
+        return etp
+
+    def _virtual(self, pp: int | None) -> int | None:
+        layers = self.layers if isinstance(self.layers, int) else None
+        vpp, note = virtual_stages(self.given, pp, layers)
+        if note:
+            self.notes.append(note)
+        return vpp if vpp is not None or self.short or note else 1
+
+    def _exchange(self, cp: int | None) -> str | None:
+        names = self.words("cp_comm_type")
+        for name in names:
+            if name not in CP_COMM_CHOICES:
+                raise self.given.error(
+                    "cp_comm_type",
+                    f"--cp-comm-type is {shorten(name)}, but must be {listed(CP_COMM_CHOICES)}",
+                    "write p2p.",
+                )
+        if len(set(names)) > 1:
+            self.notes.append("--cp-comm-type differs by layer; a scenario has one, so it is open")
+            return None
+        if names:
+            return names[0] if (cp or 1) > 1 else None
+        return "p2p" if (cp or 1) > 1 and not self.short else None
+
+    # -- options -----------------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        if self.short:
+            return {}
+        options: dict[str, Any] = {"recompute": self._recompute()}
+        options["optimizer_offload"] = self._offload()
+        options["dispatcher"] = self._dispatcher()
+        options["cuda_graphs"] = self._graphs()
+        layers = self.layers if isinstance(self.layers, int) else None
+        text, note = pipeline_layout(self.given, layers)
+        self.notes += [note] if note else []
+        options["pipeline_layout"] = text
+        return {key: value for key, value in options.items() if value is not None}
+
+    def _recompute(self) -> Any:
+        granularity = self.word("recompute_granularity", ("selective", "full"))
+        modules = self.words("recompute_modules") or ("core_attn",)
+        if self.on("recompute_activations"):
+            granularity = "selective"
+        if self.on("moe_layer_recompute"):
+            granularity = granularity or "selective"
+            modules = (*(self.words("recompute_modules")), "moe")
+        if granularity is None:
+            return "none"
+        if granularity == "full":
+            method, number = self.given.get("recompute_method"), self.count("recompute_num_layers")
+            if method == "block" or (number or 1) > 1:
+                self.notes.append(
+                    f"full recompute by {method} of {number} layers: counted as every layer "
+                    "recomputed on its own"
+                )
+            return "full"
+        if not self.words("recompute_modules") and not self.on("moe_layer_recompute"):
+            self.notes.append("recompute modules not given: Megatron-LM takes core_attn")
+        unknown = [name for name in modules if name not in _MODULES]
+        if unknown:
+            self.notes.append(
+                f"recompute of {', '.join(shorten(name) for name in unknown[:8])} is not modelled; "
+                "left out"
+            )
+        return [name for name in _MODULES if name in modules] or "none"
+
+    def _offload(self) -> float:
+        if not self.on("optimizer_cpu_offload"):
+            return 0.0
+        fraction = self.given.get("optimizer_offload_fraction")
+        return float(fraction) if isinstance(fraction, int | float) else 1.0
+
+    def _dispatcher(self) -> str | None:
+        if not (self.count("num_experts") or (self.count("expert_model_parallel_size") or 1) > 1):
+            return None
+        backend = self.word("moe_flex_dispatcher_backend", ("deepep", "hybridep", "ncclep"))
+        kind = self.word("moe_token_dispatcher_type", ("alltoall", "flex", "allgather"))
+        if self.on("moe_enable_deepep"):
+            kind, backend = "flex", backend or "deepep"
+        if kind == "alltoall":
+            return "alltoall"
+        if kind == "flex" and backend != "ncclep":
+            if backend is None:
+                self.notes.append("flex backend not given: Megatron-LM takes deepep")
+            return backend or "deepep"
+        said = "--moe-flex-dispatcher-backend ncclep" if kind else "dispatcher not given: allgather"
+        said = "--moe-token-dispatcher-type allgather" if kind == "allgather" else said
+        self.notes.append(f"{said}, which is not modelled; the dispatcher is left open")
+        return None
+
+    def _graphs(self) -> Any:
+        kinds = ("none", "local", "transformer_engine", "full_iteration")
+        kind = self.word("cuda_graph_impl", kinds, "none")
+        if kind == "none" and (self.on("enable_cuda_graph") or self.on("external_cuda_graph")):
+            kind = "local" if self.on("enable_cuda_graph") else "transformer_engine"
+        if kind == "none":
+            return "none"
+        scopes = [name for name in self.words("cuda_graph_modules") if name != "full"]
+        known = [name for name in _SCOPES if name in scopes]
+        if kind == "full_iteration" or not scopes or len(known) < len(set(scopes)):
+            what = ", ".join(shorten(one) for one in scopes[:8] if one not in known) or "whole layers"
+            what = "a full iteration" if kind == "full_iteration" else what
+            self.notes.append(f"CUDA graphs of {what} are not modelled; left out")
+        return known or "none"
+
+    # -- workload and training ---------------------------------------------------------------
+
+    def workload(self) -> dict[str, Any]:
+        workload: dict[str, Any] = {
+            "seq_len": self.count("seq_length"),
+            "global_batch_size": self.count("global_batch_size"),
+            "precision": None if self.short else self._precision(),
+        }
+        if workload["global_batch_size"] is None and not self.short and not self._schedule():
+            self.notes.append("global batch not given: Megatron-LM takes mbs * dp, so ga = 1")
+        return {key: value for key, value in workload.items() if value is not None}
+
+    def _schedule(self) -> bool:
+        names = [n for n in ("rampup_batch_size", "step_batch_size_schedule") if self.given.get(n)]
+        if names:
+            self.notes.append(f"{spelt(names[0])}: only the final batch is judged")
+        return bool(names)
+
+    def _precision(self) -> str | None:
+        if self.given.get("fp4"):
+            self.word("fp4_recipe", ("nvfp4", "custom"), "nvfp4")
+            return "nvfp4"
+        if self.given.get("fp8"):
+            recipe = self.word("fp8_recipe", (*_FP8, "custom"), "delayed")
+            if recipe == "custom":
+                self.notes.append("--fp8-recipe custom is not modelled; the precision is left open")
+            return _FP8.get(recipe or "")
+        if self.on("bf16"):
+            return "bf16"
+        self.notes.append(
+            ("--fp16" if self.on("fp16") else "fp32 (neither --bf16 nor --fp8-format)")
+            + " is not modelled; the precision is left open"
+        )
+        return None
+
+    def training(self) -> dict[str, Any]:
+        if self.short:
+            return {}
+        training: dict[str, Any] = {}
+        for key, value in self._dtypes():
+            training[key] = value
+        if self.on("use_precision_aware_optimizer"):
+            training["precision_aware_optimizer"] = True
+        if self.on("fp8_param_gather"):
+            training["fp8_parameters"] = True
+        if self.on("overlap_moe_expert_parallel_comm"):
+            training["overlap_expert_communication"] = True
+        tp = self.count("tensor_model_parallel_size") or 1
+        if tp > 1 and not self.on("sequence_parallel"):
+            self.notes.append("--sequence-parallel not given: memory is counted as if it were")
+        if not self.on("use_distributed_optimizer"):
+            self.notes.append("--use-distributed-optimizer not given: counted as if it were")
+        return training
+
+    def _dtypes(self) -> Iterator[tuple[str, str]]:
+        grads = self.given.get("main_grads_dtype")
+        moments = {self.given.get("exp_avg_dtype"), self.given.get("exp_avg_sq_dtype")} - {None}
+        for key, values in (("gradient_dtype", {grads} - {None}), ("moment_dtype", moments)):
+            # A dump of the checked arguments writes torch.bfloat16.
+            names = {str(value).removeprefix("torch.") for value in values}
+            names = {{"bfloat16": "bf16", "float32": "fp32"}.get(name, name) for name in names}
+            if names in ({"bf16"}, {"fp32"}):
+                yield key, names.pop()
+            elif names:
+                said = ", ".join(shorten(name) for name in sorted(names))
+                self.notes.append(f"{key.replace('_', ' ')} {said} is not modelled; left open")
+
+
+__all__ = ["ScenarioPart", "scenario_part"]

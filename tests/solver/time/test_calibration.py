@@ -1,0 +1,38 @@
+"""The shipped calibration, and where it holds."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import pytest
+
+from meshplan.scenarios.cards import card_names
+from meshplan.solver.time.calibration import default_calibration, error_band
+from tests.constraints.factories import card, problem
+
+
+def test_only_linear_attention_is_not_calibrated() -> None:
+    """Tests that of all cards Qwen3-Next alone, with its gated delta net, has no error band."""
+    bands = {name: error_band(problem(name)) for name in card_names()}
+    assert {name for name, band in bands.items() if band is None} == {"qwen3-next-80b-a3b"}
+    assert bands["deepseek-v3"] == default_calibration().error_band == 0.08
+
+
+def test_one_such_layer_is_enough() -> None:
+    """Tests that one layer of gated delta net among 48 takes the band away."""
+    mixed = card("qwen3-next-80b-a3b", layer_pattern=("full",) * 47 + ("gdn",))
+    assert error_band(problem(mixed)) is None
+
+
+def test_header_counts_what_is_fitted() -> None:
+    """Tests that as many values are marked as fitted as the header of the file says: 7 of 8."""
+    text = resources.files("meshplan.solver.time").joinpath("data/default.yaml").read_text("utf-8")
+    assert len(re.findall(r"# fitted, spread", text)) == 7
+    assert "The fit had 8 parameters" in text and 'The 7 marked "fitted" are here' in text
+
+
+@pytest.mark.parametrize("part", ["6.3 %", "28 rows", "two sweeps", "not used here"])
+def test_provenance_does_not_claim_too_much(part: str) -> None:
+    """Tests that the error at long context comes with what it rests on."""
+    assert part in default_calibration().provenance
