@@ -284,18 +284,40 @@ def _full_with_graph(rng: random.Random) -> Draft:
 
 
 def _overlap(rng: random.Random) -> Draft:
+    """Expert communication overlapped, everything that it needs given."""
     draft = base(rng, "moe")
     draft.training["overlap_expert_communication"] = True
-    draft.options["recompute_full"] = rng.random() < 0.1
-    if not draft.options["recompute_full"] and rng.random() < 0.3:
+    draft.options["recompute_full"] = False
+    draft.degrees["ep"], draft.degrees["etp"], draft.dp = 2, 1, 2
+    draft.changes["mtp_layers"] = rng.choice((0, 1))
+    draw_split(draft, rng, rng.choice((2, 2, 3)) if draft["pp"] > 1 else 1)
+    return draft
+
+
+def _overlap_degrees(rng: random.Random) -> Draft:
+    draft = _overlap(rng)
+    draft.degrees["ep"] = rng.choice((1, 1, 2))
+    if draft.options["dispatcher"] == "deepep":
+        draft.options["dispatcher"] = "hybridep"
+    draw_split(draft, rng, rng.choice((1, 2)) if draft["pp"] > 1 else 1)
+    return draft
+
+
+def _overlap_mtp(rng: random.Random) -> Draft:
+    draft = _overlap(rng)
+    draft.changes["mtp_layers"] = rng.choice((0, 1, 2, 2))
+    draw_split(draft, rng, draft["vpp"])
+    return draft
+
+
+def _overlap_options(rng: random.Random) -> Draft:
+    draft = _overlap(rng)
+    draft.options["recompute_full"] = rng.random() < 0.2
+    if not draft.options["recompute_full"] and rng.random() < 0.5:
         draft.options["recompute"] = rng.choice((("moe",), ("moe_act",), ("mlp",), ("core_attn",)))
-    if rng.random() < 0.3:
-        draft.options["cuda_graphs"] = rng.choice((("attn",), ("moe_router",), ("mlp",), ("moe",)))
-    if rng.random() < 0.8:
-        draft.degrees["ep"], draft.degrees["etp"], draft.dp = 2, 1, 2
-    if rng.random() < 0.7:
-        draft.changes["mtp_layers"] = rng.choice((0, 1, 1, 2))
-    draw_split(draft, rng, rng.choice((1, 2, 2, 2)) if draft["pp"] > 1 else 1)
+    elif rng.random() < 0.8:
+        draft.options["cuda_graphs"] = rng.choice((("attn",), ("moe_router",), ("mlp",), ("mlp",)))
+        draft.changes["dense_layers"], draft.changes["ffn"] = 1, draft["tp"] * 64
     return draft
 
 
@@ -457,6 +479,9 @@ AIMS: dict[str, Aim] = {
     "cg-moe-recompute-router": _one_graph("moe_router", "attn", recompute=("moe",)),
     "cg-full-recompute": _full_with_graph,
     "ep-overlap": _overlap,
+    "ep-overlap-ep": _overlap_degrees,
+    "ep-overlap-mtp": _overlap_mtp,
+    "ep-overlap-recompute": _overlap_options,
     "optimizer": _optimizer,
     "layers-pp-default": _even,
     "layout-string": _legal_string,

@@ -52,7 +52,6 @@ EXERCISED: tuple[str, ...] = tuple(
     for name in (
         *(one.id for one in ALL_RULES),
         *(one.id for one in ALL_LAYOUT_RULES),
-        LAYERS_SPLIT_EVENLY.id,
         GRAMMAR,
     )
     if name not in NOT_EXERCISED
@@ -62,20 +61,18 @@ EXERCISED: tuple[str, ...] = tuple(
 def broken_rules(triple: Triple) -> tuple[str, ...]:
     """Ids of all rules that the triple breaks by meshplan's account."""
     problem, layout = triple.problem, triple.layout
-    rules = [rule for rule in (*ALL_RULES, LAYERS_SPLIT_EVENLY) if rule.applies(problem)]
     broken = [
         rule.id
-        for rule in rules
-        if not rule.holds(problem, *scope_values(problem, layout, rule.scope))
+        for rule in ALL_RULES
+        if rule.applies(problem)
+        and not rule.holds(problem, *scope_values(problem, layout, rule.scope))
     ]
     if triple.unreadable is not None:
         return (*broken, GRAMMAR)
-    if LAYERS_SPLIT_EVENLY.id in broken:  # there are no slots to judge
-        return tuple(broken)
-    return (
-        *broken,
-        *(one.id for one in ALL_LAYOUT_RULES if one.check(problem, layout) is not None),
-    )
+    slots = [one.id for one in ALL_LAYOUT_RULES if one.check(problem, layout) is not None]
+    if LAYERS_SPLIT_EVENLY.id in slots:  # then there are no slots to judge
+        slots = [LAYERS_SPLIT_EVENLY.id]
+    return (*broken, *slots)
 
 
 def query(triple: Triple) -> dict[str, Any]:

@@ -24,11 +24,7 @@ FP8_RECIPES = {
 #: Flags of the even split, by whether embedding and loss count as a layer each.
 _ACCOUNT = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 
-_ALWAYS = (
-    "--bf16 --normalization RMSNorm --position-embedding-type rope --no-rope-fusion "
-    "--use-distributed-optimizer --attention-dropout 0 --hidden-dropout 0 --mock-data "
-    "--train-iters 10 --lr 1e-4 --tokenizer-type NullTokenizer"
-).split()
+_ALWAYS = ["--bf16", "--normalization", "RMSNorm", "--position-embedding-type", "rope", "--no-rope-fusion", "--use-distributed-optimizer", "--attention-dropout", "0", "--hidden-dropout", "0", "--mock-data", "--train-iters", "10", "--lr", "1e-4", "--tokenizer-type", "NullTokenizer"]
 
 
 def arguments(problem: Problem, layout: Layout, account: tuple[int, int] = (0, 0)) -> list[str]:

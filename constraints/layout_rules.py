@@ -14,6 +14,7 @@ from meshplan.constraints.layout import Layout, Slot
 from meshplan.constraints.pipeline import LayoutStringError, expand, parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rules.sources import PIPELINE_LAYOUT
+from meshplan.constraints.split_rules import LAYERS_SPLIT_EVENLY
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ def _stage_count(_: Problem, layout: Layout) -> str | None:
         f"the layout has {len(layout.slots)} slots, but pp*vpp = {layout.pp}*{layout.vpp} = "
         f"{stages}"
     )
+
+
+def _split_evenly(problem: Problem, layout: Layout) -> str | None:
+    rule, degrees = LAYERS_SPLIT_EVENLY, (layout.pp, layout.vpp)
+    if not rule.applies(problem) or rule.holds(problem, *degrees):
+        return None
+    return rule.explain(problem, *degrees)
 
 
 def _first_embedding(_: Problem, layout: Layout) -> str | None:
@@ -149,6 +157,13 @@ ALL_LAYOUT_RULES: tuple[LayoutRule, ...] = (
         formula="slots == pp*vpp",
         why="Slot i is chunk i // pp of pipeline rank i % pp, so every rank has vpp slots.",
         source=f"{PIPELINE_LAYOUT}.__init__",
+    ),
+    LayoutRule(
+        id=LAYERS_SPLIT_EVENLY.id,
+        check=_split_evenly,
+        formula=LAYERS_SPLIT_EVENLY.formula,
+        why=LAYERS_SPLIT_EVENLY.why,
+        source=LAYERS_SPLIT_EVENLY.source,
     ),
     LayoutRule(
         id="layout-first-embedding",

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 #: Longest text that a layout string may expand to; real ones have a few hundred characters.
 _MOST_CHARACTERS = 20_000
-_GROUP = re.compile(r"\(([^()]*)\)\*(\d+)")
-_ITEM = re.compile(r"([EtmL|])\*(\d+)")
+#: Repeats, as Megatron-Core reads them: a group ends at the first ")" after any "(", is not empty,
+#: and is unrolled before single characters, which may be any character.
+_GROUP = re.compile(r"\(([^)]+)\)\*(\d+)")
+_ITEM = re.compile(r"(.)\*(\d+)")
 
 
 class LayoutStringError(ValueError):

@@ -62,8 +62,8 @@ def resolve(scenario: Scenario) -> Problem:
         candidates=candidates,
         pins=tuple(_pins(scenario, candidates)),
         training=Training(
-            gradient_bytes=4 if training.gradient_dtype == "fp32" else 2,
-            moment_bytes=4 if training.moment_dtype == "fp32" else 2,
+            gradient_bytes=_STATE_BYTES[_state_format(training.gradient_dtype, model)],
+            moment_bytes=_STATE_BYTES[_state_format(training.moment_dtype, model)],
             precision_aware=_flag(training.precision_aware_optimizer),
             fp8_parameters=_flag(training.fp8_parameters),
             cross_entropy=training.cross_entropy,
@@ -83,6 +83,24 @@ def resolve(scenario: Scenario) -> Problem:
         even_split=text == "even",
         assumed=tuple(assumed),
     )
+
+
+_STATE_BYTES = {"fp32": 4, "bf16": 2}
+
+
+def _kind_of_model(model: ModelCard) -> str:
+    return "mixture of experts" if model.is_moe else "dense model"
+
+
+def _state_format(written: str, model: ModelCard) -> str:
+    """Format of gradients or moments; ``auto`` follows the published performance recipes.
+
+    Megatron-Bridge trains DeepSeek-V3 with bf16 gradients and moments and the precision-aware
+    optimizer; its recipes for dense models keep fp32.
+    """
+    if written != "auto":
+        return written
+    return "bf16" if model.is_moe else "fp32"
 
 
 def _flag(value: bool | str) -> bool | None:
@@ -217,10 +235,12 @@ def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
     """Defaults that can decide the answer, in the scenario's own field names."""
     given = scenario.model_fields_set
     training = scenario.training
+    gradients = _state_format(training.gradient_dtype, model)
+    moments = _state_format(training.moment_dtype, model)
     yield (
-        f"training: gradients in {training.gradient_dtype}, Adam moments in "
-        f"{training.moment_dtype}, {training.cross_entropy} cross entropy"
-        + ("" if "training" in given else " (defaults)")
+        f"training: gradients in {gradients}, Adam moments in {moments}, "
+        f"{training.cross_entropy} cross entropy"
+        + ("" if "training" in given else f" (defaults for a {_kind_of_model(model)})")
     )
     if model.is_moe and training.load_imbalance == 1.0:
         yield "training.load_imbalance = 1.0: tokens spread evenly over the experts"

@@ -189,11 +189,15 @@ class Framework(Section):
 class Training(Section):
     """Choices of the training recipe that cost memory or time."""
 
-    gradient_dtype: Literal["fp32", "bf16"] = Field(
-        default="fp32", description="Format in which gradients are accumulated and reduced."
+    gradient_dtype: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto",
+        description="Format in which gradients are accumulated and reduced; auto: bf16 for a "
+        "mixture of experts, fp32 for a dense model.",
     )
-    moment_dtype: Literal["fp32", "bf16"] = Field(
-        default="fp32", description="Format of the two Adam moments."
+    moment_dtype: Literal["auto", "fp32", "bf16"] = Field(
+        default="auto",
+        description="Format of the two Adam moments; auto: bf16 for a mixture of experts, fp32 "
+        "for a dense model.",
     )
     precision_aware_optimizer: AutoFlag = Field(
         default="auto",

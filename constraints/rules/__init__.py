@@ -13,7 +13,7 @@ values of its scope, the checker evaluates it on one layout and words it with ``
 :data:`CONTEXT_RULES`       context parallelism
 :data:`DISPATCHER_RULES`    token dispatchers
 :data:`RECOMPUTE_RULES`     activation recompute
-:data:`OFFLOAD_RULES`       optimizer state on the host
+:data:`OFFLOAD_RULES`       optimizer state: on the host, and in which formats
 :data:`GRAPH_RULES`         partial CUDA graphs
 :data:`OVERLAP_RULES`       overlapped expert communication
 :data:`PRECISION_RULES`     shapes that 8-bit GEMMs need

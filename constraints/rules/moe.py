@@ -11,6 +11,7 @@ from meshplan.constraints.rules.division import divides
 from meshplan.constraints.rules.sources import (
     MOE_LAYER,
     PARALLEL_STATE,
+    SHARED_EXPERTS,
     TRANSFORMER_CONFIG,
     VALIDATE_ARGS,
 )
@@ -49,6 +50,21 @@ def _bias_holds(problem: Problem, etp: int) -> bool:
 
 def _bias_explain(problem: Problem, etp: int) -> str:
     return f"etp = {etp}, but the experts of {problem.model.name} have biases; use etp = 1"
+
+
+def _has_biased_shared_experts(problem: Problem) -> bool:
+    return problem.model.shared_ffn is not None and problem.model.mlp_bias
+
+
+def _shared_bias_holds(problem: Problem, _: int) -> bool:
+    return not _has_biased_shared_experts(problem)
+
+
+def _shared_bias_explain(problem: Problem, _: int) -> str:
+    return (
+        f"{problem.model.name} has shared experts (shared_ffn = {problem.model.shared_ffn}) and "
+        "biases in its MLPs (mlp_bias), but shared experts have none; set mlp_bias to false"
+    )
 
 
 EP_NEEDS_MOE = Rule(
@@ -102,9 +118,23 @@ MOE_BIAS_NEEDS_ETP1 = Rule(
     fields=("layout.etp",),
 )
 
+SHARED_EXPERTS_NO_BIAS = Rule(
+    id="shared-experts-no-bias",
+    scope=("tp",),  # any value is refused: a scope needs a decision, the model decides
+    holds=_shared_bias_holds,
+    explain=_shared_bias_explain,
+    formula="shared experts => not mlp_bias",
+    why="Shared experts are written without biases.",
+    source=SHARED_EXPERTS,
+    family="moe",
+    applies=_has_biased_shared_experts,
+    fields=("model.mlp_bias", "model.shared_ffn"),
+)
+
 MOE_RULES: tuple[Rule, ...] = (
     EP_NEEDS_MOE,
     DENSE_EXPERT_GRID,
     EXPERTS_EP,
     MOE_BIAS_NEEDS_ETP1,
+    SHARED_EXPERTS_NO_BIAS,
 )

@@ -1,12 +1,16 @@
-"""Optimizer state on the host."""
+"""Optimizer state: on the host, and in which formats."""
 
 from __future__ import annotations
 
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
-from meshplan.constraints.rules.sources import VALIDATE_ARGS
+from meshplan.constraints.rules.recompute import DELAYED_SCALING
+from meshplan.constraints.rules.sources import OPTIMIZER_CONFIG, VALIDATE_ARGS
 
 _PRECISION_AWARE = "training.precision_aware_optimizer"
+_FP8_PARAMETERS = "training.fp8_parameters"
+#: Bytes of an Adam moment in fp32.
+FP32_BYTES = 4
 
 
 def _pao_holds(problem: Problem, offload: int) -> bool:
@@ -33,4 +37,70 @@ OPT_OFFLOAD_PAO = Rule(
     fields=(_PRECISION_AWARE, "options.optimizer_offload"),
 )
 
-OFFLOAD_RULES: tuple[Rule, ...] = (OPT_OFFLOAD_PAO,)
+
+def _keeps_fp8(problem: Problem) -> bool:
+    """Whether FP8 weights are asked for; ``auto`` keeps them only where that is allowed."""
+    return problem.training.fp8_parameters is True and problem.precision not in (
+        "bf16",
+        "nvfp4",
+        DELAYED_SCALING,
+    )
+
+
+def _gather_holds(problem: Problem, offload: int) -> bool:
+    return offload == 0 or not _keeps_fp8(problem)
+
+
+def _gather_explain(problem: Problem, offload: int) -> str:
+    return (
+        f"optimizer_offload = {offload} % cannot update weights that are kept in FP8 "
+        f"({_FP8_PARAMETERS} is true) with {problem.precision}; set it to false or auto, or use "
+        f"{DELAYED_SCALING}"
+    )
+
+
+def _small_moments(problem: Problem) -> bool:
+    training = problem.training
+    return training.precision_aware is False and training.moment_bytes < FP32_BYTES
+
+
+def _moments_holds(problem: Problem, _: int) -> bool:
+    return not _small_moments(problem)
+
+
+def _moments_explain(problem: Problem, _: int) -> str:
+    return (
+        f"training.moment_dtype asks for Adam moments of {problem.training.moment_bytes} bytes, "
+        f"but {_PRECISION_AWARE} is false and the plain optimizer keeps {FP32_BYTES} bytes (fp32); "
+        "set it to auto"
+    )
+
+
+OPT_OFFLOAD_FP8_GATHER = Rule(
+    id="opt-offload-fp8-gather",
+    scope=("offload",),
+    holds=_gather_holds,
+    explain=_gather_explain,
+    formula="offload == 0 or no FP8 weights or fp8-tensor (delayed scaling)",
+    why="The optimizer on the host writes weights back in bf16; only delayed scaling can turn "
+    "them into FP8 there.",
+    source=VALIDATE_ARGS,
+    family="offload",
+    applies=_keeps_fp8,
+    fields=(_FP8_PARAMETERS, "options.optimizer_offload", "workload.precision"),
+)
+
+STATE_DTYPES_NEED_PAO = Rule(
+    id="state-dtypes-need-pao",
+    scope=("offload",),  # any value is refused: a scope needs a decision, the training decides
+    holds=_moments_holds,
+    explain=_moments_explain,
+    formula="Adam moments below fp32 => precision-aware optimizer",
+    why="Only the precision-aware optimizer stores its moments in other formats than fp32.",
+    source=OPTIMIZER_CONFIG,
+    family="offload",
+    applies=_small_moments,
+    fields=(_PRECISION_AWARE, "training.moment_dtype"),
+)
+
+OFFLOAD_RULES: tuple[Rule, ...] = (OPT_OFFLOAD_PAO, OPT_OFFLOAD_FP8_GATHER, STATE_DTYPES_NEED_PAO)

@@ -13,6 +13,8 @@ from meshplan.constraints.rules.sources import TRANSFORMER_CONFIG
 from meshplan.constraints.rules.wording import chosen
 
 _FIELDS = ("options.recompute",)
+#: The precision with delayed scaling (``fp8_recipe: delayed``).
+DELAYED_SCALING = "fp8-tensor"
 
 
 def _has_mla(problem: Problem) -> bool:
@@ -49,6 +51,18 @@ def _moe_act_explain(problem: Problem, moe_act: int) -> str:
     return (
         f"recompute module moe_act needs grouped experts, but {problem.model.name} has none; "
         "leave it out"
+    )
+
+
+def _delayed_holds(problem: Problem, moe_act: int, layernorm: int) -> bool:
+    return problem.precision != DELAYED_SCALING or not (moe_act or layernorm)
+
+
+def _delayed_explain(problem: Problem, moe_act: int, layernorm: int) -> str:
+    modules = chosen(("moe_act", "layernorm"), (moe_act, layernorm))
+    return (
+        f"recompute modules [{modules}] do not work with {problem.precision}, whose scaling is "
+        "delayed; leave them out, or use fp8-current or fp8-block"
     )
 
 
@@ -91,8 +105,23 @@ RECOMPUTE_MOE_ACT = Rule(
     fields=_FIELDS,
 )
 
+RECOMPUTE_FP8_DELAYED = Rule(
+    id="recompute-fp8-delayed",
+    scope=("rc_moe_act", "rc_layernorm"),
+    holds=_delayed_holds,
+    explain=_delayed_explain,
+    formula="fp8-tensor (delayed scaling) => neither moe_act nor layernorm",
+    why="Both modules discard their output and make it again, which would record its largest "
+    "value twice in the history that delayed scaling works from.",
+    source=TRANSFORMER_CONFIG,
+    family="recompute",
+    applies=lambda problem: problem.precision == DELAYED_SCALING,
+    fields=("options.recompute", "workload.precision"),
+)
+
 RECOMPUTE_RULES: tuple[Rule, ...] = (
     RECOMPUTE_FULL_XOR_SELECTIVE,
     RECOMPUTE_MLA_UP,
     RECOMPUTE_MOE_ACT,
+    RECOMPUTE_FP8_DELAYED,
 )

@@ -11,6 +11,7 @@ _BRIDGE = "Megatron-Bridge 067f987 src/megatron/bridge/"
 
 PARALLEL_STATE = _CORE + "parallel_state.py initialize_model_parallel"
 TRANSFORMER_CONFIG = _CORE + "transformer/transformer_config.py TransformerConfig.__post_init__"
+OPTIMIZER_CONFIG = _CORE + "optimizer/optimizer_config.py OptimizerConfig.__post_init__"
 VALIDATE_ARGS = "Megatron-LM d98e8a64 megatron/training/arguments.py validate_args"
 SCHEDULES = _CORE + "pipeline_parallel/schedules.py forward_backward_pipelining_with_interleaving"
 MICROBATCHES = _CORE + "num_microbatches_calculator.py"

@@ -9,6 +9,7 @@
 ``shell_words``      words and operators of a shell script
 ``hf``               :func:`import_model`: Hugging Face ``config.json`` to a model card
 ``hf_families``      which field of which architecture means what
+``hf_parts``         attention, layer patterns and experts that architectures share
 ``hf_config``        the fields of one ``config.json``, checked one by one
 ``text_file``        small files, bounded and UTF-8
 ===================  ====================================================================

@@ -172,4 +172,14 @@ def _fraction(word: str) -> float:
     raise ValueFault(f"is {shorten(word)}, but must be from 0 to 1", "write 1.0 for all of it.")
 
 
-__all__ = ["CARD_FIELDS", "FORMS", "Flag", "Value", "ValueFault", "flag_of", "near_flag", "spelt", "value_of"]
+__all__ = [
+    "CARD_FIELDS",
+    "FORMS",
+    "Flag",
+    "Value",
+    "ValueFault",
+    "flag_of",
+    "near_flag",
+    "spelt",
+    "value_of",
+]

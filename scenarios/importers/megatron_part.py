@@ -261,7 +261,9 @@ class _Translation:
         scopes = [name for name in self.words("cuda_graph_modules") if name != "full"]
         known = [name for name in _SCOPES if name in scopes]
         if kind == "full_iteration" or not scopes or len(known) < len(set(scopes)):
-            what = ", ".join(shorten(one) for one in scopes[:8] if one not in known) or "whole layers"
+            what = (
+                ", ".join(shorten(one) for one in scopes[:8] if one not in known) or "whole layers"
+            )
             what = "a full iteration" if kind == "full_iteration" else what
             self.notes.append(f"CUDA graphs of {what} are not modelled; left out")
         return known or "none"

@@ -118,9 +118,7 @@ def _from_layers(
     return total // pp // per_stage, None
 
 
-def pipeline_layout(
-    given: MegatronArguments, layers: int | None
-) -> tuple[str | None, str | None]:
+def pipeline_layout(given: MegatronArguments, layers: int | None) -> tuple[str | None, str | None]:
     """The layout string, ``even``, or None if it is open; and a note.
 
     Uneven ends are written out as a layout string, as a scenario has no other way to say them.
@@ -134,7 +132,9 @@ def pipeline_layout(
     embedding, loss = (given.get(name) is True for name in _ACCOUNTS)
     if first is None and last is None and not (embedding or loss):
         return "even", None
-    said = next(spelt(name) for name in (*_ENDS, *_ACCOUNTS) if given.get(name) not in (None, False))
+    said = next(
+        spelt(name) for name in (*_ENDS, *_ACCOUNTS) if given.get(name) not in (None, False)
+    )
     pp = _whole(given.get("pipeline_model_parallel_size"), 1)
     if layers is None:
         return None, f"{said}, but --num-layers is not given: the pipeline layout is left open"
@@ -157,9 +157,7 @@ def pipeline_layout(
     return "|".join(stages), f"{said}: written as a pipeline layout string"
 
 
-def _layers_by_rank(
-    pp: int, layers: int, first: object, last: object
-) -> list[int] | None:
+def _layers_by_rank(pp: int, layers: int, first: object, last: object) -> list[int] | None:
     ends = {0: first, pp - 1: last}
     fixed = {rank: count for rank, count in ends.items() if isinstance(count, int)}
     free = pp - len(fixed)

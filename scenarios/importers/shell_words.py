@@ -330,4 +330,14 @@ class _Lexer:
         raise self.refuse(f"{opener!r} does not end: no {stack[-1]!r}", start)
 
 
-__all__ = ["ArrayAssignment", "Literal", "Operator", "Part", "Token", "Unread", "Variable", "Word", "tokens"]
+__all__ = [
+    "ArrayAssignment",
+    "Literal",
+    "Operator",
+    "Part",
+    "Token",
+    "Unread",
+    "Variable",
+    "Word",
+    "tokens",
+]

@@ -57,7 +57,10 @@ def _content(name: str) -> bytes:
     except ValueError:  # a NUL character in the path
         message, advice = "is not a possible path", "check the path."
     except OSError as error:
-        message, advice = f"cannot be read: {error.strerror or error}", "check that you may read it."
+        message, advice = (
+            f"cannot be read: {error.strerror or error}",
+            "check that you may read it.",
+        )
     raise InputError(f"the file {name!r} {message}", advice=advice)
 
 

@@ -60,7 +60,7 @@ def test_defaults() -> None:
     }
     assert scenario.objective.model_dump() == {"maximize": "throughput", "dp_tolerance": 0.02}
     assert scenario.framework.release == (0, 19)
-    assert scenario.training.moment_dtype == "fp32"
+    assert scenario.training.moment_dtype == "auto"
     assert scenario.expect is None
 
 
