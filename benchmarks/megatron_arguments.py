@@ -24,7 +24,26 @@ FP8_RECIPES = {
 #: Flags of the even split, by whether embedding and loss count as a layer each.
 _ACCOUNT = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 
-_ALWAYS = ["--bf16", "--normalization", "RMSNorm", "--position-embedding-type", "rope", "--no-rope-fusion", "--use-distributed-optimizer", "--attention-dropout", "0", "--hidden-dropout", "0", "--mock-data", "--train-iters", "10", "--lr", "1e-4", "--tokenizer-type", "NullTokenizer"]
+_ALWAYS = [
+    "--bf16",
+    "--normalization",
+    "RMSNorm",
+    "--position-embedding-type",
+    "rope",
+    "--no-rope-fusion",
+    "--use-distributed-optimizer",
+    "--attention-dropout",
+    "0",
+    "--hidden-dropout",
+    "0",
+    "--mock-data",
+    "--train-iters",
+    "10",
+    "--lr",
+    "1e-4",
+    "--tokenizer-type",
+    "NullTokenizer",
+]
 
 
 def arguments(problem: Problem, layout: Layout, account: tuple[int, int] = (0, 0)) -> list[str]:
@@ -64,7 +83,7 @@ def _model(problem: Problem, _: Layout) -> Iterator[str]:
 
 def _attention(problem: Problem, _: Layout) -> Iterator[str]:
     model = problem.model
-    yield from ("--num-attention-heads", str(model.heads))
+    yield from ("--num-attention-heads", str(model.heads), "--kv-channels", str(model.head_dim))
     if model.attention == "mla":
         yield from ("--multi-latent-attention", "--kv-lora-rank", str(model.kv_lora_rank))
         if model.q_lora_rank:
@@ -74,7 +93,6 @@ def _attention(problem: Problem, _: Layout) -> Iterator[str]:
         yield from ("--v-head-dim", str(model.v_head_dim))
     else:
         yield from ("--group-query-attention", "--num-query-groups", str(model.kv_groups))
-        yield from ("--kv-channels", str(model.head_dim))
     if model.attention_bias:
         yield "--add-qkv-bias"
     if model.attention_sinks:

@@ -146,8 +146,11 @@ class Report:
                 "global_batch_size": self._batch(),
                 "precision": self._precision(),
             },
-            # DeepSpeed keeps gradients in the training precision.
-            "training": {"gradient_dtype": "bf16" if "zero_stage" in self.written else "fp32"},
+            "training": {
+                # DeepSpeed keeps gradients in the training precision.
+                "gradient_dtype": "bf16" if "zero_stage" in self.written else "fp32",
+                "moment_dtype": "fp32",
+            },
             # The report is held to the framework's rules only, not to what we advise.
             "limits": {"tp_within_domain": False, "ep_within_domain": self._unaligned()},
             "framework": {"version": "0.15" if self._no_replication() else "0.19"},

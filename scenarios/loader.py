@@ -158,21 +158,15 @@ def resolve_model(scenario: Scenario) -> ModelCard:
     Raises
     ------
     InputError
-        If there is no such card, a figure is not allowed, or the model is a Hugging Face file.
+        If there is no such card, a figure is not allowed, or a Hugging Face file cannot be read
+        or has parts that a card cannot hold.
     """
     from meshplan.scenarios.cards import load_card
     from meshplan.scenarios.model_card import ModelCard
 
     reference, source = scenario.model, scenario.source
     if reference.huggingface is not None:
-        path: KeyPath = ("model", "huggingface")
-        _existing_file(reference.huggingface, path, source)
-        raise source.error(
-            path,
-            f"model.huggingface is {shorten(reference.huggingface)}, "
-            "but this version cannot read Hugging Face configuration files yet",
-            "name a model card (see `meshplan models`), or write its figures under model.",
-        )
+        return _huggingface_model(reference.huggingface, source)
     figures = dict(reference.fields)
     if reference.card is not None:
         written: KeyPath = ("model", "card") if reference.fields else ("model",)
@@ -191,6 +185,29 @@ def resolve_model(scenario: Scenario) -> ModelCard:
         return ModelCard.model_validate(figures)
     except ValidationError as error:
         raise input_error(error, ModelCard, source, ("model",)) from None
+
+
+def _huggingface_model(name: str, source: SourceMap) -> ModelCard:
+    """The card of a ``config.json``; refuses one that a card holds only in part."""
+    from meshplan.scenarios.importers.hf import import_model
+
+    path: KeyPath = ("model", "huggingface")
+    _existing_file(name, path, source)
+    try:
+        imported = import_model(source.folder / Path(name).expanduser())
+    except InputError as error:
+        where = f" (line {error.line})" if error.line is not None else ""
+        raise source.error(
+            path, f"model.huggingface is {shorten(name)}{where}: {error.message}", error.advice
+        ) from None
+    if imported.approximations:
+        raise source.error(
+            path,
+            f"model.huggingface is {shorten(name)}, which a model card holds only in part: "
+            f"{'; '.join(imported.approximations)}",
+            "take the card that `meshplan import model` prints, if that is near enough.",
+        )
+    return imported.card
 
 
 def resolve_cluster(scenario: Scenario) -> Cluster:

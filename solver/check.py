@@ -56,7 +56,7 @@ def check(scenario: Scenario, layout: Mapping[str, object] | str | None = None) 
 
 def judge_layout(problem: Problem, layout: Layout, assumed: tuple[str, ...] = ()) -> CheckReport:
     """Judge a whole layout; costs are left out where an illegal layout has none."""
-    broken = tuple(violations(problem, layout, _rules(problem)))
+    broken = tuple(violations(problem, layout))
     costs = _cost(problem, layout)
     status: Literal["ok", "illegal", "overfull"] = "ok"
     if broken:
@@ -71,9 +71,9 @@ def judge_layout(problem: Problem, layout: Layout, assumed: tuple[str, ...] = ()
 
 
 def _rules(problem: Problem) -> list[Rule]:
-    """Rules that a layout is held to; asking for the even split adds that there is one."""
+    """Rules on degrees that a layout is held to; asking for the even split is one of them."""
     rules = list(active_rules(problem))
-    if LAYERS_SPLIT_EVENLY.applies(problem) and LAYERS_SPLIT_EVENLY not in rules:
+    if LAYERS_SPLIT_EVENLY.applies(problem):
         rules.append(LAYERS_SPLIT_EVENLY)
     return rules
 

@@ -8,7 +8,7 @@ both grid and experts.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import lcm
 
 from meshplan.constraints.decisions import DEGREES, DERIVED
@@ -70,9 +70,10 @@ def with_nearest(
 def _settings(rule: Rule, stated: Stated) -> list[str]:
     """Decisions of the rule's scope that a person sets."""
     names = [source for name in rule.scope for source in DERIVED.get(name, (name,))]
-    return [
-        name for name in dict.fromkeys(names) if name not in _FOLLOWING or name in stated.degrees
-    ]
+    set_by = (
+        (name,) if name in stated.degrees else _FOLLOWING.get(name, (name,)) for name in names
+    )
+    return list(dict.fromkeys(name for group in set_by for name in group))
 
 
 class _Search:
@@ -84,26 +85,38 @@ class _Search:
         self.problem, self.stated, self.layout, self.rules = problem, stated, layout, rules
         self.broken = {one.id for one in rules if not _holds(one, problem, layout)}
 
-    def degrees(self, rule: Rule, name: str) -> Iterator[int]:
-        """Values of a degree, or of the batch, that mend ``rule`` and break nothing new."""
-        found = 0
+    def degrees(self, rule: Rule, name: str) -> list[int]:
+        """Values of a degree, or of the batch, that mend ``rule`` and break nothing new.
+
+        If some of them mend every rule that reads the degree, only those are named.
+        """
+        mending: list[int] = []
+        harmless: list[int] = []
         for value in self._near(name):
             changed = self._changed(name, value)
-            if _holds(rule, self.problem, changed) and self._harmless(changed):
-                yield value
-                found += 1
-                if found == _MOST:
-                    return
+            if not _holds(rule, self.problem, changed):
+                continue
+            broken = self._still_broken(changed)
+            if any(one.id not in self.broken for one in broken):
+                continue
+            harmless.append(value)
+            if not any(name in one.scope for one in broken):
+                mending.append(value)
+                if len(mending) == _MOST:
+                    break
+        return (mending or harmless)[:_MOST]
 
-    def _harmless(self, changed: Layout) -> bool:
-        """Whether a changed layout breaks no rule that the present one obeys."""
+    def _still_broken(self, changed: Layout) -> list[Rule]:
+        """Rules that a changed layout breaks, without those that follow from other faults."""
         broken = [one for one in self.rules if not _holds(one, self.problem, changed)]
         if any(one.id in _GRIDS for one in broken):
             # Where a grid does not fit, dp and ga are rounded: rules on them mean nothing.
             broken = [
                 one for one in broken if one.id in _GRIDS or not set(_FOLLOWING) & set(one.scope)
             ]
-        return all(one.id in self.broken for one in broken)
+        # Options that are not stated are chosen anew.
+        chosen = {n for n in ("cp_comm", "dispatcher") if getattr(self.stated, n) is None}
+        return [one for one in broken if not chosen & set(one.scope)]
 
     def _changed(self, name: str, value: int) -> Layout:
         given = {**self.stated.degrees, name: value}

@@ -5,6 +5,7 @@
 ``solve``     ``meshplan solve``
 ``check``     ``meshplan check``
 ``test``      ``meshplan test``; ``expectations`` and ``junit`` help it
+``imports``   ``meshplan import args`` and ``meshplan import model``
 ``rules``     ``meshplan rules`` and ``meshplan explain``
 ``models``    ``meshplan models``
 ``clusters``  ``meshplan clusters``

@@ -13,6 +13,7 @@ from meshplan import __version__
 from meshplan.cli.check import check
 from meshplan.cli.clusters import clusters
 from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPED
+from meshplan.cli.imports import imports
 from meshplan.cli.models import models
 from meshplan.cli.rules import explain, rules
 from meshplan.cli.schema import schema
@@ -79,5 +80,5 @@ def application() -> None:
             stream.reconfigure(errors="replace")
 
 
-for _command in (solve, check, test, rules, explain, models, clusters, schema):
+for _command in (solve, check, test, imports, rules, explain, models, clusters, schema):
     application.add_command(_command)

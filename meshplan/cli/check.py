@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import click
 
 from meshplan.cli.options import json_option, quiet_option, scenario_argument, set_option
+
+if TYPE_CHECKING:
+    from meshplan.scenarios import Scenario
 
 
 @click.command(short_help="Judge one layout, with no search.")
@@ -15,6 +21,13 @@ from meshplan.cli.options import json_option, quiet_option, scenario_argument, s
     help='"tp=1,cp=32,ep=32,pp=8,vpp=4": see below. What it leaves open comes from the '
     "scenario's pins, then is completed.",
 )
+@click.option(
+    "--args",
+    "arguments_file",
+    metavar="FILE|-",
+    help="Judge the layout of a Megatron launch script or printed arguments; see "
+    "`meshplan import args`.",
+)
 @json_option
 @set_option
 @quiet_option
@@ -23,6 +36,7 @@ def check(
     ctx: click.Context,
     file: str,
     layout: str | None,
+    arguments_file: str | None,
     json_path: str | None,
     overrides: tuple[str, ...],
     quiet: bool,
@@ -44,6 +58,28 @@ def check(
     import meshplan
     from meshplan.cli.output import deliver, json_file
 
+    if layout is not None and arguments_file is not None:
+        raise click.UsageError("--layout and --args both give a layout; use one of them.")
     target = json_file(json_path)
-    report = meshplan.check(meshplan.load(file, overrides), layout)
+    scenario = meshplan.load(file, overrides)
+    stated: Mapping[str, object] | str | None = layout
+    if arguments_file is not None:
+        stated = _stated_layout(scenario, arguments_file, quiet)
+    report = meshplan.check(scenario, stated)
     ctx.exit(deliver(report, json_path, target, quiet))
+
+
+def _stated_layout(scenario: Scenario, arguments_file: str, quiet: bool) -> dict[str, object]:
+    """Degrees and options of a launch script, and on standard error what the user should know."""
+    from meshplan.cli.imports import argument_findings, print_findings
+    from meshplan.scenarios import resolve_model
+    from meshplan.scenarios.importers import read_arguments_file
+    from meshplan.scenarios.importers.agreement import disagreements
+
+    arguments = read_arguments_file(arguments_file)
+    model = resolve_model(scenario)
+    part = arguments.to_scenario_part(model.layers)
+    if not quiet:
+        found = disagreements(arguments, part, scenario, model)
+        print_findings([*found, *argument_findings(arguments, part)])
+    return part.stated_layout()

@@ -5,6 +5,7 @@
 ``megatron_part``    :class:`ScenarioPart`: what the arguments mean in a scenario
 ``megatron_stages``  virtual stages and uneven pipeline ends
 ``megatron_flags``   the arguments that are read, and their values
+``agreement``        where arguments and a scenario differ
 ``shell_script``     the commands of a launch script, with variables; nothing is run
 ``shell_words``      words and operators of a shell script
 ``hf``               :func:`import_model`: Hugging Face ``config.json`` to a model card

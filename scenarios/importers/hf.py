@@ -125,23 +125,22 @@ def _family(data: Mapping[str, Any], file: str) -> Family:
                 advice="see `meshplan models` for the nearest card.",
                 file=file,
             )
-    by_type = {
-        family.model_type: family
-        for family in FAMILIES
-        if any(kind in (family.model_type, *family.others) for kind in named)
-    }
+    # The wrapper's type and the decoder's must both be known, and be of one family.
+    matches = {kind: _of_type(kind) for kind in named}
+    by_type = {found.model_type: found for found in matches.values() if found is not None}
     by_class = {
         family.model_type: family
         for family in FAMILIES
         if any(one in family.architectures for one in architectures)
     }
-    if named and len(by_type) != 1:
-        raise _unknown(f"model_type is {shown(named[0])}", by_type, file)
+    unknown = [kind for kind, found in matches.items() if found is None]
+    if unknown or len(by_type) > 1:
+        raise _unknown(f"model_type is {shown((unknown or named)[0])}", not unknown, file)
     if not named and len(by_class) != 1:
         said = (
             f"architectures is {shown(listed)}" if listed is not None else "model_type is missing"
         )
-        raise _unknown(said, by_class, file)
+        raise _unknown(said, bool(by_class), file)
     family = next(iter((by_type or by_class).values()))
     if named and architectures and family.model_type not in by_class:
         raise InputError(
@@ -152,9 +151,14 @@ def _family(data: Mapping[str, Any], file: str) -> Family:
     return family
 
 
-def _unknown(said: str, found: Mapping[str, Family], file: str) -> InputError:
+def _of_type(kind: str) -> Family | None:
+    known = (one for one in FAMILIES if kind in (one.model_type, *one.others))
+    return next(known, None)
+
+
+def _unknown(said: str, several: bool, file: str) -> InputError:
     known = ", ".join(family.model_type.removesuffix("_text") for family in FAMILIES)
-    why = "several architectures" if found else "no architecture that is known"
+    why = "several architectures" if several else "no architecture that is known"
     return InputError(
         f"{said}: {why}",
         advice=f"give its figures under `model:` as a model card; known are {known}.",

@@ -197,6 +197,11 @@ def _mla(fields: Fields) -> Figures:
     return figures
 
 
+def _dsa(fields: Fields) -> Figures:
+    fields.whole("index_n_heads", "heads of the indexer")  # its class has sparse attention always
+    return _mla(fields)
+
+
 def _sparse_attention(fields: Fields, figures: Figures, heads: int) -> None:
     """DeepSeek sparse attention: said, as the card has nothing for it."""
     dim = fields.whole("index_head_dim", "indexer head dimension")
@@ -270,10 +275,10 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family("gpt_oss", ("GptOssForCausalLM",), _gpt_oss),
     Family("glm4_moe", ("Glm4MoeForCausalLM",), _glm4_moe),
-    Family("glm_moe_dsa", ("GlmMoeDsaForCausalLM",), _mla),
+    Family("glm_moe_dsa", ("GlmMoeDsaForCausalLM",), _dsa),
     Family("deepseek_v2", ("DeepseekV2ForCausalLM",), _mla),
     Family("deepseek_v3", ("DeepseekV3ForCausalLM",), _mla, ("kimi_k2",)),
-    Family("deepseek_v32", ("DeepseekV32ForCausalLM",), _mla),
+    Family("deepseek_v32", ("DeepseekV32ForCausalLM",), _dsa),
     Family("gemma", ("GemmaForCausalLM",), _gemma),
     Family("gemma2", ("Gemma2ForCausalLM",), _gemma2),
     Family(

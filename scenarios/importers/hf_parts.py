@@ -14,6 +14,7 @@ Figures: TypeAlias = dict[str, Any]
 
 
 def common(fields: Fields, *, tied: bool = False) -> Figures:
+    """What every decoder has; ``tied`` is the default of ``tie_word_embeddings``."""
     return {
         "layers": fields.whole("num_hidden_layers", "decoder layers"),
         "hidden": fields.whole("hidden_size", "hidden size"),
@@ -48,10 +49,12 @@ def head_dim(fields: Fields, figures: Figures) -> None:
 
 
 def dense_ffn(fields: Fields, figures: Figures) -> None:
+    """FFN width of the dense layers."""
     figures["ffn"] = fields.whole("intermediate_size", "FFN width")
 
 
 def qkv_bias(fields: Fields, figures: Figures) -> None:
+    """Biases of q, k and v alone, for which the card has one flag with the output linear."""
     figures["attention_bias"] = True
     fields.notes.append(
         "only q, k and v have a bias; the card counts one on the output linear, too: "
@@ -62,7 +65,9 @@ def qkv_bias(fields: Fields, figures: Figures) -> None:
 # -- layers that differ ------------------------------------------------------------------------
 
 
-def layer_pattern(fields: Fields, figures: Figures, names: dict[str, str], default: list[str]) -> None:
+def layer_pattern(
+    fields: Fields, figures: Figures, names: dict[str, str], default: list[str]
+) -> None:
     """Attention by layer from ``layer_types``, or from the default of the architecture's class."""
     types = fields.words("layer_types") or default
     layers = figures["layers"]
@@ -113,6 +118,7 @@ def qwen_window(fields: Fields, figures: Figures) -> None:
 
 
 def qwen_experts(fields: Fields, figures: Figures) -> None:
+    """Experts as Qwen names them, in every layer but the first dense ones."""
     fields.only("decoder_sparse_step", (1,), "dense layers among those with experts")
     figures["experts"] = fields.whole("num_experts", "routed experts")
     figures["topk"] = fields.whole("num_experts_per_tok", "experts per token")
@@ -158,6 +164,7 @@ def grouped_experts(fields: Fields, figures: Figures) -> None:
 
 
 def mtp_layers(fields: Fields, figures: Figures, *keys: str) -> None:
+    """MTP layers under the first of ``keys`` that is given."""
     for key in keys:
         if fields.value(key) is not None:
             figures["mtp_layers"] = fields.whole(key, "MTP layers", low=0)
@@ -169,4 +176,18 @@ def mtp_layers(fields: Fields, figures: Figures, *keys: str) -> None:
             return
 
 
-__all__ = ['Figures', 'common', 'dense_ffn', 'every_nth', 'grouped_experts', 'grouped_query', 'head_dim', 'layer_pattern', 'mtp_layers', 'qkv_bias', 'qwen_experts', 'qwen_window', 'windows']
+__all__ = [
+    "Figures",
+    "common",
+    "dense_ffn",
+    "every_nth",
+    "grouped_experts",
+    "grouped_query",
+    "head_dim",
+    "layer_pattern",
+    "mtp_layers",
+    "qkv_bias",
+    "qwen_experts",
+    "qwen_window",
+    "windows",
+]

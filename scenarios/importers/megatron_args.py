@@ -6,6 +6,7 @@ understood is listed in ``unknown`` and ``notes``.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Literal
 
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.importers.megatron_flags import (
+    CARD_FIELDS,
     FORMS,
     Value,
     ValueFault,
@@ -144,13 +146,18 @@ class MegatronArguments:
 
 
 def read_arguments_file(path: str | Path) -> MegatronArguments:
-    """Read the file at ``path``; ``-`` is standard input.
+    """Read the file at ``path``; ``-`` is standard input, and ``tp4_pp2`` without a file is text.
 
     Raises
     ------
     InputError
         If it cannot be read, or :func:`read_arguments` refuses it.
     """
+    plain = str(path)
+    if len(plain) <= 200 and not os.path.exists(plain):
+        short = _from_short(plain, plain)
+        if short is not None and not short.unknown:
+            return short
     text, name = read_text(path)
     return read_arguments(text, name)
 
@@ -281,6 +288,9 @@ def _take(
         elif FORMS[flag.name] != "words":
             values = values[:1]
         if reason := next((one.unread for one in values if one.unread), None):
+            if flag.name in CARD_FIELDS:  # the scenario's model decides anyway
+                notes.append(f"line {word.line}: {written} is {reason}; not read")
+                continue
             raise InputError(
                 f"{written} is {reason}",
                 advice="write the value in its place; nothing in a script is run.",

@@ -53,7 +53,8 @@ def violations(found: list[dict[str, Any]]) -> RenderableType:
         ]
         text = one["text"]
         if near:
-            text += f"\nnearest legal: {'; '.join(near)}"
+            one_of = ", any one of" if len(near) > 1 else ""
+            text += f"\nnearest legal{one_of}: {'; '.join(near)}"
         rows.append((one["rule"], text))
     return _section("Rules broken", rows, "bold red")
 

@@ -32,6 +32,7 @@ from tests.peer.megatron_machine import Megatron, PastChecksError, load, past_ch
 #: Names of the groups in ``rank_groups``, by the description that Megatron gives them.
 GROUP_NAMES = {
     "TENSOR_MODEL_PARALLEL_GROUP": "tp",
+    "TENSOR_AND_CONTEXT_PARALLEL_GROUP": "tp_cp",
     "CONTEXT_PARALLEL_GROUP": "cp",
     "DATA_PARALLEL_GROUP": "dp",
     "DATA_PARALLEL_GROUP_WITH_CP": "dp_cp",
@@ -333,7 +334,9 @@ def _described(error: BaseException) -> dict[str, str]:
 def rank_groups(megatron: Megatron, query: dict[str, Any]) -> dict[str, Any]:
     """All groups of each kind, as the real generator lists them."""
     record: dict[str, list[list[int]]] = {}
-    sizes = {name: query.get(name, 1) for name in ("tp", "cp", "pp", "ep", "etp")}
+    sizes: dict[str, Any] = {name: query.get(name, 1) for name in ("tp", "cp", "pp", "ep", "etp")}
+    if "order" in query:
+        sizes["order"] = query["order"]
     try:
         megatron.groups(query["world"], record, **sizes)
     except (Exception, SystemExit) as error:

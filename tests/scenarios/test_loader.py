@@ -242,22 +242,38 @@ def test_no_mapping(text: str) -> None:
     assert error.line == 1
 
 
-def test_files_beside_the_scenario(tmp_path: Path) -> None:
-    """Tests that files are looked for beside the scenario, and said to be unreadable if there."""
-    model = changed("{card: deepseek-v3, mtp_layers: 0}", "{huggingface: config.json}")
-    topology = changed("  preset: h100-hgx\n  gpus: 256", "  topology: t.conf\n  node_type: x")
-    for text, resolve, file in (
-        (model, resolve_model, "config.json"),
-        (topology, resolve_cluster, "t.conf"),
-    ):
-        path = tmp_path / "case.yaml"
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(InputError, match=f"'{file}', but there is no such file"):
-            resolve(load(path))
-        (tmp_path / file).write_text("", encoding="utf-8")
-        with pytest.raises(InputError, match="cannot read") as caught:
-            resolve(load(path))
-        assert caught.value.file == str(path)
+@pytest.mark.parametrize(
+    ("old", "new", "resolve", "file", "words"),
+    [
+        (
+            "{card: deepseek-v3, mtp_layers: 0}",
+            "{huggingface: config.json}",
+            resolve_model,
+            "config.json",
+            "malformed JSON",
+        ),
+        (
+            "  preset: h100-hgx\n  gpus: 256",
+            "  topology: t.conf\n  node_type: x",
+            resolve_cluster,
+            "t.conf",
+            "cannot read",
+        ),
+    ],
+)
+def test_files_beside_the_scenario(
+    old: str, new: str, resolve: Callable[[Scenario], object], file: str, words: str, tmp_path: Path
+) -> None:
+    """Tests that files are looked for beside the scenario; an empty one is refused at its line."""
+    path = tmp_path / "case.yaml"
+    path.write_text(changed(old, new), encoding="utf-8")
+    with pytest.raises(InputError, match=f"'{file}', but there is no such file"):
+        resolve(load(path))
+    (tmp_path / file).write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match=words) as caught:
+        resolve(load(path))
+    assert caught.value.file == str(path)
+    assert caught.value.line is not None
 
 
 def test_inline_model() -> None:

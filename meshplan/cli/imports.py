@@ -1,0 +1,148 @@
+"""``meshplan import``: files that people have, as parts of a scenario."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from meshplan.scenarios.importers import MegatronArguments, ScenarioPart
+
+#: Most unknown flags that are listed one by one.
+_MOST_LISTED = 200
+
+
+@click.group(name="import", short_help="Turn files that people have into parts of a scenario.")
+def imports() -> None:
+    """Turn files that people have into parts of a scenario.
+
+    The part goes to standard output, what was decided or left out to standard error.
+    """
+
+
+def _output_options(command: Any) -> Any:
+    command = click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON with all findings instead of YAML."
+    )(command)
+    return click.option(
+        "--output", "-o", metavar="PATH", help="Write to a file, whole or not at all."
+    )(command)
+
+
+@imports.command(name="args", short_help="Megatron launch arguments.")
+@click.argument("file", metavar="FILE|-")
+@_output_options
+def import_args(file: str, output: str | None, as_json: bool) -> None:
+    """Read Megatron-LM launch arguments: degrees, options and workload of a run.
+
+    FILE is a launch script, the arguments as Megatron-LM prints them, or a string such as
+    tp4_pp2_ep8; `-` is standard input.  Nothing in it is executed.
+    """
+    from meshplan.scenarios.importers import read_arguments_file
+
+    target = _target(output)
+    arguments = read_arguments_file(file)
+    part = arguments.to_scenario_part()
+    findings = argument_findings(arguments, part)
+    data: dict[str, Any] = dict(part.sections())
+    if as_json:
+        data |= {
+            "source": arguments.source,
+            "form": arguments.form,
+            "settings": [
+                {"name": one.name, "value": one.value, "line": one.line}
+                for one in arguments.settings
+            ],
+            "unknown": [
+                {"flag": one.name, "line": one.line, "near": one.near} for one in arguments.unknown
+            ],
+            "notes": [*arguments.notes, *part.notes],
+        }
+    _deliver(data, output, target, as_json, f"from {arguments.source}", findings)
+
+
+@imports.command(name="model", short_help="A Hugging Face config.json.")
+@click.argument("file", metavar="CONFIG.json|-")
+@click.option("--name", metavar="NAME", help="Name of the card; else from the file or its folder.")
+@_output_options
+def import_hf_model(file: str, name: str | None, output: str | None, as_json: bool) -> None:
+    """Read a Hugging Face config.json as a model card.
+
+    Architectures that are not known, or that a card cannot hold, are refused with the reason.
+    """
+    from meshplan.scenarios.importers import import_model
+    from meshplan.scenarios.parameters import active_parameters, total_parameters
+
+    target = _target(output)
+    imported = import_model(file, name)
+    total, active = total_parameters(imported.card), active_parameters(imported.card)
+    findings = [
+        f"{imported.card.name}: {total / 1e9:.2f} B parameters, {active / 1e9:.2f} B active, "
+        "without MTP layers",
+        *(f"not held by a card: {text}" for text in imported.approximations),
+        *imported.notes,
+    ]
+    data: dict[str, Any] = {"model": imported.figures()}
+    if as_json:
+        data |= {
+            "family": imported.family,
+            "parameters_b": round(total / 1e9, 3),
+            "active_b": round(active / 1e9, 3),
+            "approximations": list(imported.approximations),
+            "notes": list(imported.notes),
+        }
+    _deliver(data, output, target, as_json, f"from {file}", findings)
+
+
+def argument_findings(arguments: MegatronArguments, part: ScenarioPart) -> list[str]:
+    """What the user should know about arguments that were read: defaults, and what was not read."""
+    findings = [*part.notes, *arguments.notes]
+    for one in arguments.unknown[:_MOST_LISTED]:
+        if one.near is not None:
+            findings.append(f"line {one.line}: {one.name} is not known; did you mean {one.near}?")
+    others = [one for one in arguments.unknown if one.near is None]
+    if others:
+        names = ", ".join(f"{one.name[:60]} (line {one.line})" for one in others[:_MOST_LISTED])
+        more = f" and {len(others) - _MOST_LISTED} more" if len(others) > _MOST_LISTED else ""
+        count = "1 flag is" if len(others) == 1 else f"{len(others)} flags are"
+        findings.append(f"{count} not read: {names}{more}")
+    return findings
+
+
+def print_findings(findings: list[str]) -> None:
+    """Print findings on standard error, one a line."""
+    for text in findings:
+        # Names come from the file: no control character of it may reach the terminal.
+        plain = "".join(char if char.isprintable() else "?" for char in text)
+        click.echo(f"note: {plain}", err=True)
+
+
+def _target(output: str | None) -> Any:
+    from meshplan.cli.output import WholeFile
+
+    return None if output is None or output == "-" else WholeFile(output, "--output")
+
+
+def _deliver(
+    data: dict[str, Any],
+    output: str | None,
+    target: Any,
+    as_json: bool,
+    origin: str,
+    findings: list[str],
+) -> None:
+    if as_json:
+        text = json.dumps(data, indent=2) + "\n"
+    else:
+        import yaml
+
+        body = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)
+        plain = "".join(char if char.isprintable() else "?" for char in origin)
+        text = f"# {plain}\n{body}"
+    if target is None:
+        click.echo(text, nl=False)
+    else:
+        target.write(text)
+    print_findings(findings)

@@ -1,0 +1,54 @@
+"""Where launch arguments and a scenario differ: other figures of the model, another workload."""
+
+from __future__ import annotations
+
+from meshplan.scenarios.importers.megatron_args import MegatronArguments
+from meshplan.scenarios.importers.megatron_flags import CARD_FIELDS, spelt
+from meshplan.scenarios.importers.megatron_part import ScenarioPart
+from meshplan.scenarios.model_card import ModelCard
+from meshplan.scenarios.schema import Scenario
+
+
+def disagreements(
+    arguments: MegatronArguments, part: ScenarioPart, scenario: Scenario, model: ModelCard
+) -> tuple[str, ...]:
+    """A sentence for each figure that the arguments give and the scenario has otherwise.
+
+    The scenario's figure is the one that is judged by; only degrees, options and the global batch
+    come from the arguments.
+    """
+    found = []
+    for name, key in CARD_FIELDS.items():
+        setting = arguments.setting(name)
+        known = getattr(model, key) or 0
+        # Megatron-LM's own FFN width means nothing to a model whose layers all have experts.
+        if setting is None or setting.value == known or (key == "ffn" and not known):
+            continue
+        if key == "kv_groups" and model.attention == "mla":
+            continue
+        found.append(
+            f"line {setting.line}: {spelt(name)} is {setting.value}, but the scenario's model "
+            f"{model.name} has {key} = {known}; judged by the scenario"
+        )
+    for key in ("seq_len", "precision"):
+        stated, known = part.workload.get(key), getattr(scenario.workload, key)
+        if stated is not None and stated != known:
+            found.append(
+                f"the arguments have {key} {stated}, the scenario {known}; judged by the scenario's"
+            )
+    size = part.workload.get("global_batch_size")
+    if size is not None and not scenario.workload.global_batch_size.allowed(size):
+        written = scenario.workload.global_batch_size.written()
+        found.append(
+            f"the arguments have global batch {size}, the scenario {written}; {size} taken"
+        )
+    for key, stated in part.training.items():
+        known = getattr(scenario.training, key)
+        if stated != known and known != "auto":
+            found.append(
+                f"the arguments have {key} {stated}, the scenario {known}; judged by the scenario's"
+            )
+    return tuple(found)
+
+
+__all__ = ["disagreements"]
