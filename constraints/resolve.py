@@ -117,7 +117,7 @@ def _candidates(scenario: Scenario, model: ModelCard, gpus: int) -> dict[str, tu
         "pp": _pipeline_degrees(scenario, gpus, stages),
         "vpp": tuple(range(1, stages + 1)),
         "ep": powers_of_two(min(gpus, model.experts)) if model.is_moe else (1,),
-        "etp": powers_of_two(min(gpus, model.moe_ffn if model.is_moe else model.heads)),
+        "etp": _expert_tensor_degrees(scenario, model, gpus),
         "mbs": powers_of_two(min(LARGEST_MICRO_BATCH, max(batches))),
         "gbs": batches,
         "rc_full": (0, 1),
@@ -136,6 +136,15 @@ def _candidates(scenario: Scenario, model: ModelCard, gpus: int) -> dict[str, tu
     for flag, scope in zip(GRAPH_FLAGS, GRAPH_SCOPES, strict=True):
         candidates[flag] = (0, 1) if scope in graphs else (0,)
     return candidates
+
+
+def _expert_tensor_degrees(scenario: Scenario, model: ModelCard, gpus: int) -> tuple[Value, ...]:
+    """Powers of two; for a dense model those of ``tp``, which its expert grid follows."""
+    if model.is_moe:
+        return powers_of_two(min(gpus, model.moe_ffn))
+    degrees = powers_of_two(min(gpus, model.heads))
+    pin = scenario.layout.tp
+    return tuple(dict.fromkeys((*degrees, *((pin.values or ()) if pin is not None else ()))))
 
 
 def _pipeline_degrees(scenario: Scenario, gpus: int, stages: int) -> tuple[Value, ...]:

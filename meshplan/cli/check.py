@@ -64,22 +64,28 @@ def check(
     scenario = meshplan.load(file, overrides)
     stated: Mapping[str, object] | str | None = layout
     if arguments_file is not None:
-        stated = _stated_layout(scenario, arguments_file, quiet)
+        scenario, stated = _with_arguments(scenario, arguments_file, quiet)
     report = meshplan.check(scenario, stated)
     ctx.exit(deliver(report, json_path, target, quiet))
 
 
-def _stated_layout(scenario: Scenario, arguments_file: str, quiet: bool) -> dict[str, object]:
-    """Degrees and options of a launch script, and on standard error what the user should know."""
+def _with_arguments(
+    scenario: Scenario, arguments_file: str, quiet: bool
+) -> tuple[Scenario, dict[str, object]]:
+    """The scenario with the recipe of a launch script, and the layout that the script states.
+
+    What the user should know goes to standard error.
+    """
     from meshplan.cli.imports import argument_findings, print_findings
     from meshplan.scenarios import resolve_model
     from meshplan.scenarios.importers import read_arguments_file
-    from meshplan.scenarios.importers.agreement import disagreements
+    from meshplan.scenarios.importers.agreement import disagreements, with_training
 
     arguments = read_arguments_file(arguments_file)
     model = resolve_model(scenario)
     part = arguments.to_scenario_part(model.layers)
+    changed, taken = with_training(scenario, part)
     if not quiet:
         found = disagreements(arguments, part, scenario, model)
-        print_findings([*found, *argument_findings(arguments, part)])
-    return part.stated_layout()
+        print_findings([*found, *taken, *argument_findings(arguments, part)])
+    return changed, part.stated_layout()

@@ -14,8 +14,8 @@ def disagreements(
 ) -> tuple[str, ...]:
     """A sentence for each figure that the arguments give and the scenario has otherwise.
 
-    The scenario's figure is the one that is judged by; only degrees, options and the global batch
-    come from the arguments.
+    The scenario's figure is the one that is judged by; degrees, options and the global batch come
+    from the arguments.
     """
     found = []
     for name, key in CARD_FIELDS.items():
@@ -42,13 +42,33 @@ def disagreements(
         found.append(
             f"the arguments have global batch {size}, the scenario {written}; {size} taken"
         )
-    for key, stated in part.training.items():
-        known = getattr(scenario.training, key)
-        if stated != known and known != "auto":
+    for key in sorted(scenario.training.model_fields_set & set(part.training)):
+        stated, known = part.training[key], getattr(scenario.training, key)
+        if stated != known:
             found.append(
-                f"the arguments have {key} {stated}, the scenario {known}; judged by the scenario's"
+                f"the arguments have {key} {_said(stated)}, the scenario {_said(known)}; judged by "
+                "the scenario's"
             )
     return tuple(found)
 
 
-__all__ = ["disagreements"]
+def with_training(scenario: Scenario, part: ScenarioPart) -> tuple[Scenario, tuple[str, ...]]:
+    """The scenario with the training recipe of the arguments where it has none, and what changed.
+
+    The scenario's own defaults are those of published recipes, not of Megatron-LM's command line.
+    """
+    written = scenario.training.model_fields_set
+    taken = {key: value for key, value in part.training.items() if key not in written}
+    if not taken:
+        return scenario, ()
+    training = scenario.training.model_copy(update=taken)
+    said = ", ".join(f"{key} {_said(value)}" for key, value in taken.items())
+    changed = scenario.model_copy(update={"training": training})
+    return changed, (f"from the arguments: {said}",)
+
+
+def _said(value: object) -> str:
+    return str(value).lower()
+
+
+__all__ = ["disagreements", "with_training"]

@@ -323,17 +323,24 @@ class _Translation:
         return training
 
     def _dtypes(self) -> Iterator[tuple[str, str]]:
-        grads = self.given.get("main_grads_dtype")
-        moments = {self.given.get("exp_avg_dtype"), self.given.get("exp_avg_sq_dtype")} - {None}
-        for key, values in (("gradient_dtype", {grads} - {None}), ("moment_dtype", moments)):
-            # A dump of the checked arguments writes torch.bfloat16.
-            names = {str(value).removeprefix("torch.") for value in values}
-            names = {{"bfloat16": "bf16", "float32": "fp32"}.get(name, name) for name in names}
-            if names in ({"bf16"}, {"fp32"}):
-                yield key, names.pop()
-            elif names:
-                said = ", ".join(shorten(name) for name in sorted(names))
-                self.notes.append(f"{key.replace('_', ' ')} {said} is not modelled; left open")
+        names = ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
+        given = {name: self._dtype(name) for name in names}
+        if all(self.given.get(name) is None for name in (*names, "grad_reduce_in_bf16")):
+            self.notes.append("formats of gradients and moments not given: Megatron-LM takes fp32")
+        # validate_args accumulates gradients in fp32 unless one of the two says bf16.
+        reduced = "bf16" if self.on("grad_reduce_in_bf16") else given["main_grads_dtype"]
+        moments = {given["exp_avg_dtype"], given["exp_avg_sq_dtype"]}
+        for key, values in (("gradient_dtype", {reduced}), ("moment_dtype", moments)):
+            if values in ({"bf16"}, {"fp32"}):
+                yield key, values.pop()
+            else:
+                said = " and ".join(shorten(name) for name in sorted(values))
+                self.notes.append(f"{key} of {said} is not modelled; left open")
+
+    def _dtype(self, name: str) -> str:
+        # A dump of the checked arguments writes torch.bfloat16.
+        value = str(self.given.get(name) or "fp32").removeprefix("torch.")
+        return {"bfloat16": "bf16", "float32": "fp32"}.get(value, value)
 
 
 __all__ = ["ScenarioPart", "scenario_part"]

@@ -25,6 +25,8 @@ from meshplan.scenarios.yaml_reader import shorten
 
 #: Characters that all expansions together may give: real scripts need some ten thousand.
 MAX_EXPANDED = 1 << 21
+#: What an item of an array counts for, besides its characters.
+_ITEM = 64
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -103,6 +105,7 @@ class _Walk:
     notes: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     depth: int = 0
+    cases: int = 0
     after_and: bool = False
     expanded: int = 0
 
@@ -154,7 +157,7 @@ def read_script(text: str, name: str) -> ScriptWords:
             skip = True
         elif not re.fullmatch(r"[0-9]?[<>]&[0-9-]?", token.text):
             skip = False
-            is_pattern = token.text == ")" and parentheses == 0  # of a case: no command
+            is_pattern = token.text == ")" and parentheses == 0 and _in_case(walk, words)
             parentheses += {"(": 1, ")": -1 if parentheses else 0}.get(token.text, 0)
             _command(walk, words, is_pattern)
             words = []
@@ -168,6 +171,11 @@ def read_script(text: str, name: str) -> ScriptWords:
     return ScriptWords(tuple(walk.commands), tuple(unused), tuple(dict.fromkeys(walk.notes)))
 
 
+def _in_case(walk: _Walk, words: list[Word]) -> bool:
+    """Whether a lone ``)`` ends a pattern of ``case``, whose words are no command."""
+    return walk.cases > 0 or any(word.plain == "case" for word in words)
+
+
 # -- commands ----------------------------------------------------------------------------------
 
 
@@ -176,6 +184,7 @@ def _command(walk: _Walk, words: list[Word], is_pattern: bool) -> None:
     while words and (first := words[0].plain) in _LEADING | _OPENING | _CLOSING:
         walk.depth = max(0, walk.depth - 1) if first in _CLOSING else walk.depth
         walk.depth += 1 if first in _OPENING else 0
+        walk.cases = max(0, walk.cases + (first == "case") - (first == "esac"))
         if first in ("case", "for", "select"):
             break
         words = words[1:]
@@ -271,7 +280,7 @@ def _assign_array(walk: _Walk, token: ArrayAssignment) -> None:
     before = walk.variables.get(token.name)
     if before is not None and (token.append or (walk.conditional and before.is_array)):
         # Under a condition either branch may hold: both are kept, so that a contradiction shows.
-        walk.spend(sum(len(one.text) + 1 for one in items))
+        walk.spend(sum(len(one.text) + _ITEM for one in items))
         before.items.extend(items)
         before.is_array = True
     else:
@@ -321,7 +330,7 @@ def _expand(walk: _Walk, word: Word) -> list[Argument]:
         known = _lookup(walk, part) if isinstance(part, Variable) else None
         if known is not None and isinstance(part, Variable) and part.whole:
             fields.end()
-            walk.spend(sum(len(item.text) + 1 for item in known.items))
+            walk.spend(sum(len(item.text) + _ITEM for item in known.items))
             for item in known.items:
                 for piece in [item.text] if part.quoted else item.text.split():
                     fields.done.append(replace(item, text=piece))

@@ -113,7 +113,7 @@ def test_sparse_attention_is_said(tmp_path: Path) -> None:
     (said,) = imported(GLM_5).approximations
     assert "index_topk 2048" in said and "9.4 M parameters" in said
     (tmp_path / "config.json").write_text(json.dumps(GLM_5), "utf-8")
-    with pytest.raises(InputError, match="holds only in part.*sparse attention") as caught:
+    with pytest.raises(InputError, match=r"holds only in part.*sparse attention") as caught:
         resolve_model(load(_scenario(tmp_path)))
     assert "meshplan import model" in (caught.value.advice or "")
     without = {key: value for key, value in GLM_5.items() if key != "index_n_heads"}

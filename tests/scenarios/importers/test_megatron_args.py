@@ -87,7 +87,7 @@ def test_launch_script() -> None:
         "--tensor-model-parallel-size \\\n  4",
         "--tensor-model-parallel-size '4'",
         '--tensor-model-parallel-size="4"',
-        '--tensor-model-parallel-size "$((3))" --pp' * 0 + "A=(--tensor-model-parallel-size 4)",
+        "A=(--tensor-model-parallel-size 4)",
         "TP=4\n--tensor-model-parallel-size $TP",
         "TP=4 && x --tensor-model-parallel-size ${TP}",
         "x --tensor-model-parallel-size ${TP:-4}",
@@ -98,8 +98,7 @@ def test_launch_script() -> None:
         "export TP=4 PP=2\nx --tensor-model-parallel-size $TP",
         "declare -i TP=4\nx --tensor-model-parallel-size $TP",
         "A=(--tensor-model-parallel-size)\nA+=(4)\nx ${A[@]}",
-        'A=(--tensor-model-parallel-size 4)\nB=("${A[@]}" --bf16)\nx "${B[*]}"' * 0
-        + 'A=(--tensor-model-parallel-size 4)\nB=("${A[@]}" --bf16)\nx "${B[@]}"',
+        'A=(--tensor-model-parallel-size 4)\nB=("${A[@]}" --bf16)\nx "${B[@]}"',
         'O="--tensor-model-parallel-size 4"\nx $O',
         'O="--bf16"\nO+=" --tensor-model-parallel-size 4"\nsh -c "x $O"',
         'O="--bf16"; O="$O --tensor-model-parallel-size 4"; eval "x $O"',
@@ -157,7 +156,7 @@ DUMP = """\
   bf16 ............................................ True
   context_parallel_size ........................... 2
   cuda_graph_impl ................................. transformer_engine
-  cuda_graph_modules .............................. [<CudaGraphModule.attn: 1>, <CudaGraphModule.moe_router: 4>]
+  cuda_graph_modules .............................. [<Scope.attn: 1>, <Scope.moe_router: 4>]
   cp_comm_type .................................... ['p2p']
   data_parallel_size .............................. 4
   exp_avg_dtype ................................... torch.bfloat16
@@ -385,6 +384,22 @@ def test_precision(flags: str, precision: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "gradients", "moments"),
+    [
+        ("--bf16", "fp32", "fp32"),  # the command line's defaults
+        ("--bf16 --grad-reduce-in-bf16", "bf16", "fp32"),
+        ("--main-grads-dtype bf16 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16", "bf16", "bf16"),
+        ("--exp-avg-dtype fp8 --exp-avg-sq-dtype fp8", "fp32", None),  # not modelled
+        ("--exp-avg-dtype bf16", "fp32", None),  # one of each
+    ],
+)
+def test_formats_of_the_state(flags: str, gradients: str, moments: str | None) -> None:
+    """Tests formats of gradients and moments, which the command line keeps in fp32 by default."""
+    training = part(f"x {flags}").training
+    assert (training["gradient_dtype"], training.get("moment_dtype")) == (gradients, moments)
+
+
+@pytest.mark.parametrize(
     ("flags", "offload"),
     [
         ("--bf16", 0.0),
@@ -424,7 +439,7 @@ def test_offload(flags: str, offload: float) -> None:
         ("x --bf16 --fp8-format e4m3 --fp8-recipe none", 1, "--fp8-recipe is 'none'"),
         ("x --num-experts 8 --moe-token-dispatcher-type all2all", 1, "'all2all', but must be"),
         ("x --context-parallel-size 2 --cp-comm-type ring", 1, "--cp-comm-type is 'ring'"),
-        ("x --pipeline-model-parallel-layout 'E$t|L'", 1, "$t, which this file" * 0 + "no layout"),
+        ("x --pipeline-model-parallel-layout 'E$t|L'", 1, "is no layout string"),
         ("x --pipeline-model-parallel-size 3 --pipeline-model-parallel-layout 'Et|tL'", 1,
          "has 2 stages, which pp = 3 does not divide"),
         ("x --num-layers-per-virtual-pipeline-stage 2 \\\n"
