@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from meshplan.constraints.layout import Layout
+from meshplan.constraints.layout import Layout, Slot
 from meshplan.constraints.pipeline import (
     LayoutStringError,
     balanced_slots,
@@ -144,7 +144,8 @@ def finish(draft: Draft, rng: random.Random, aims: tuple[str, ...]) -> Triple | 
         layout_string=draft.text,
         even_split=draft.text is None,
     )
-    slots, unreadable = (), None
+    slots: tuple[Slot, ...] = ()
+    unreadable = None
     mtp = model.mtp_layers > 0
     account = draft.account or ACCOUNTS[0]
     if draft.text is not None:
@@ -155,9 +156,9 @@ def finish(draft: Draft, rng: random.Random, aims: tuple[str, ...]) -> Triple | 
     else:
         slots = even_slots(model.layers, degrees["pp"], degrees["vpp"], mtp=mtp) or ()
         account = _account(model.layers, degrees["pp"] * degrees["vpp"]) or rng.choice(ACCOUNTS)
-    layout = Layout(
-        **degrees, dp=dp, edp=edp, gbs=gbs, ga=max(1, gbs // step), slots=slots, **draft.options
-    )
+    decisions: dict[str, Any] = {**degrees, **draft.options}
+    ga = max(1, gbs // step)
+    layout = Layout(**decisions, dp=dp, edp=edp, gbs=gbs, ga=ga, slots=slots)
     return Triple(problem, layout, account, unreadable, aims)
 
 

@@ -45,6 +45,11 @@ def _places(slots: tuple[Slot, ...], part: str) -> list[int]:
     return [index for index, slot in enumerate(slots) if getattr(slot, part)]
 
 
+def _filled(slots: tuple[Slot, ...]) -> list[int]:
+    """Numbers of the slots that hold anything at all."""
+    return [i for i, s in enumerate(slots) if s.count or s.embedding or s.mtp or s.loss]
+
+
 def _listed(places: list[int]) -> str:
     if not places:
         return "in no slot"
@@ -69,16 +74,16 @@ def _split_evenly(problem: Problem, layout: Layout) -> str | None:
 
 
 def _first_embedding(_: Problem, layout: Layout) -> str | None:
-    places = _places(layout.slots, "embedding")
-    if not layout.slots or places == [0]:
+    places, filled = _places(layout.slots, "embedding"), _filled(layout.slots)
+    if not layout.slots or (filled and places == filled[:1]):
         return None
-    return f"the embedding is {_listed(places)}; it belongs in slot 0, once"
+    return f"the embedding is {_listed(places)}; it belongs in the first slot, 0, once"
 
 
 def _last_loss(_: Problem, layout: Layout) -> str | None:
     last = len(layout.slots) - 1
-    places = _places(layout.slots, "loss")
-    if not layout.slots or places == [last]:
+    places, filled = _places(layout.slots, "loss"), _filled(layout.slots)
+    if not layout.slots or (filled and places == filled[-1:]):
         return None
     return f"the loss is {_listed(places)}; it belongs in the last slot ({last}), once"
 
@@ -168,15 +173,17 @@ ALL_LAYOUT_RULES: tuple[LayoutRule, ...] = (
     LayoutRule(
         id="layout-first-embedding",
         check=_first_embedding,
-        formula="the first slot, and no other, holds the embedding",
-        why="Tokens enter at the first stage. The embedding may be alone there.",
+        formula="the first slot that is not empty, and no other, holds the embedding",
+        why="Tokens enter at the first stage. The embedding may be alone there; megatron-core lets "
+        "empty stages stand before it.",
         source=f"{PIPELINE_LAYOUT}.validate_layer_layout",
     ),
     LayoutRule(
         id="layout-last-loss",
         check=_last_loss,
-        formula="the last slot, and no other, holds the loss",
-        why="Final norm, output layer and loss end the model. They may be alone in their stage.",
+        formula="the last slot that is not empty, and no other, holds the loss",
+        why="Final norm, output layer and loss end the model. They may be alone in their stage; "
+        "megatron-core lets empty stages stand after it.",
         source=f"{PIPELINE_LAYOUT}.validate_layer_layout",
     ),
     LayoutRule(

@@ -98,21 +98,48 @@ def _hybridep_explain(problem: Problem, dispatcher: str) -> str:
     )
 
 
+def _node_size_holds(problem: Problem, dispatcher: str, etp: int, ep: int) -> bool:
+    domains = problem.cluster.domains
+    return (
+        dispatcher != "deepep"
+        or not problem.model.is_moe
+        or etp * ep <= min(domains)
+        or all(gpus % DEEPEP_NODE_RANKS == 0 for gpus in domains)
+    )
+
+
+def _node_size_explain(problem: Problem, dispatcher: str, etp: int, ep: int) -> str:
+    group = product(("etp", "ep"), (etp, ep))
+    return (
+        f"dispatcher {dispatcher} crosses nodes only where each has {DEEPEP_NODE_RANKS} GPUs "
+        f"joined by NVLink, but {group} and the smallest domain has "
+        f"{min(problem.cluster.domains)}; keep the group inside a node, or use alltoall"
+    )
+
+
 def _domain_holds(problem: Problem, dispatcher: str, etp: int, ep: int) -> bool:
-    node = problem.node_type
     return (
         dispatcher != "hybridep"
-        or not node.multi_node_nvlink
-        or etp * ep <= node.nvlink_domain_gpus
+        or not problem.node_type.multi_node_nvlink
+        or (
+            etp * ep <= problem.node_type.nvlink_domain_gpus
+            and problem.cluster.fits_domain(etp * ep)
+        )
     )
 
 
 def _domain_explain(problem: Problem, dispatcher: str, etp: int, ep: int) -> str:
     group = product(("etp", "ep"), (etp, ep))
     return (
-        f"dispatcher {dispatcher} keeps its group inside an NVLink domain of "
-        f"{problem.node_type.nvlink_domain_gpus} GPUs, but {group}; lower ep, or use alltoall"
+        f"dispatcher {dispatcher} keeps each group inside one NVLink domain, but {group} and "
+        f"blocks of that many GPUs do not all lie in domains of {_sizes(problem)}; lower ep, use "
+        "fewer GPUs of each domain, or use alltoall"
     )
+
+
+def _sizes(problem: Problem) -> str:
+    sizes = sorted(set(problem.cluster.domains))
+    return ", ".join(str(size) for size in sizes[:6]) + (" ..." if len(sizes) > 6 else "")
 
 
 DISPATCHER_NEEDS_MOE = Rule(
@@ -154,6 +181,21 @@ DEEPEP_RANK_COUNT = Rule(
     fields=("layout.ep", "options.dispatcher"),
 )
 
+DEEPEP_NODE_SIZE = Rule(
+    id="deepep-node-size",
+    scope=("dispatcher", "etp", "ep"),
+    holds=_node_size_holds,
+    explain=_node_size_explain,
+    formula="deepep across nodes => 8 GPUs in every NVLink domain",
+    why="DeepEP's kernels between nodes are written for nodes of 8 GPUs.",
+    source="DeepEP issues 50, 104, 296 and 477",
+    family="dispatcher",
+    applies=lambda problem: (
+        problem.model.is_moe and any(gpus % DEEPEP_NODE_RANKS for gpus in problem.cluster.domains)
+    ),
+    fields=("options.dispatcher", "layout.ep"),
+)
+
 BRIDGE_DEEPEP_ARCH = Rule(
     id="bridge-deepep-arch",
     scope=("dispatcher",),
@@ -185,8 +227,9 @@ BRIDGE_HYBRIDEP_DOMAIN = Rule(
     scope=("dispatcher", "etp", "ep"),
     holds=_domain_holds,
     explain=_domain_explain,
-    formula="hybridep on NVL72 => etp*ep <= 72",
-    why="On systems with NVLink across nodes HybridEP is set up for one NVLink domain.",
+    formula="hybridep on NVL72 => every block of etp*ep GPUs lies in one NVLink domain (<= 72)",
+    why="With NVLink across nodes HybridEP is set up for one domain; a group that straddles two "
+    "fails at start-up.",
     source=BRIDGE_LAUNCHER,
     family="dispatcher",
     applies=lambda problem: problem.model.is_moe and problem.node_type.multi_node_nvlink,
@@ -197,6 +240,7 @@ DISPATCHER_RULES: tuple[Rule, ...] = (
     DISPATCHER_NEEDS_MOE,
     DEEPEP_NEEDS_ETP_EP,
     DEEPEP_RANK_COUNT,
+    DEEPEP_NODE_SIZE,
     BRIDGE_DEEPEP_ARCH,
     BRIDGE_HYBRIDEP_ARCH,
     BRIDGE_HYBRIDEP_DOMAIN,

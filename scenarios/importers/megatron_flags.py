@@ -36,8 +36,8 @@ _FLAGS = (
     "sequence_parallel", "use_distributed_optimizer", "recompute_activations",
     "moe_layer_recompute", "optimizer_cpu_offload", "use_precision_aware_optimizer",
     "moe_enable_deepep", "enable_cuda_graph", "external_cuda_graph", "bf16", "fp16",
-    "fp8_param_gather", "grad_reduce_in_bf16", "overlap_moe_expert_parallel_comm", "group_query_attention",
-    "multi_latent_attention", "untie_embeddings_and_output_weights",
+    "fp8_param_gather", "grad_reduce_in_bf16", "overlap_moe_expert_parallel_comm",
+    "group_query_attention", "multi_latent_attention", "untie_embeddings_and_output_weights",
 )  # fmt: skip
 _WORDS = (
     "pipeline_model_parallel_layout", "recompute_granularity", "recompute_method",

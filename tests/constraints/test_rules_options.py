@@ -209,3 +209,45 @@ def test_offload_needs_the_precision_aware_optimizer() -> None:
     )
     assert rule("opt-offload-pao").holds(problem(), 100)
     assert rule("opt-offload-pao").holds(problem(training=Training(precision_aware=True)), 50)
+
+
+def test_host_optimizer_needs_bf16_weights_or_delayed_scaling() -> None:
+    """Tests the refusal of FP8 weights that are asked for; left open they follow the offload."""
+    asked = Training(fp8_parameters=True)
+    assert_triple(
+        "opt-offload-fp8-gather",
+        problem(precision="fp8-block", training=asked),
+        good=(0,),
+        bad=(50,),
+        neighbour=(0,),
+        says=("50 %", "training.fp8_parameters is true", "fp8-block"),
+    )
+    one = rule("opt-offload-fp8-gather")
+    assert one.holds(problem(precision="fp8-block"), 100), "auto keeps bf16 weights then"
+    assert one.holds(problem(precision="fp8-tensor", training=asked), 100)
+    assert one.holds(problem(precision="nvfp4", training=asked), 100)
+
+
+def test_small_moments_need_the_precision_aware_optimizer() -> None:
+    """Tests that bf16 moments are refused where that optimizer is switched off, only there."""
+    one = rule("state-dtypes-need-pao")
+    where = problem(training=Training(precision_aware=False, moment_bytes=2))
+    assert one.applies(where)
+    assert not one.holds(where, 0)
+    assert "moments of 2 bytes" in one.explain(where, 0)
+    assert one.holds(problem(training=Training(precision_aware=False)), 0)
+    assert one.holds(problem(training=Training(moment_bytes=2)), 0)
+
+
+def test_delayed_scaling_excludes_modules_that_discard_their_output() -> None:
+    """Tests that moe_act and layernorm are refused with fp8-tensor, not with other recipes."""
+    assert_triple(
+        "recompute-fp8-delayed",
+        problem(precision="fp8-tensor"),
+        good=(0, 0),
+        bad=(1, 1),
+        neighbour=(0, 0),
+        says=("[moe_act, layernorm]", "fp8-tensor"),
+    )
+    assert not rule("recompute-fp8-delayed").holds(problem(precision="fp8-tensor"), 0, 1)
+    assert rule("recompute-fp8-delayed").holds(problem(precision="fp8-block"), 1, 1)

@@ -201,11 +201,37 @@ def test_hybridep_stays_in_the_rack() -> None:
         good=("hybridep", 1, 64),
         bad=("hybridep", 1, 128),
         neighbour=("alltoall", 1, 128),
-        says=("etp*ep = 1*128 = 128", "72 GPUs"),
+        says=("etp*ep = 1*128 = 128", "domains of 64"),
     )
     assert rule("bridge-hybridep-domain").holds(problem(gpus=256), "hybridep", 1, 64)
+
+
+def test_hybridep_does_not_straddle_racks() -> None:
+    """Tests that ep = 32 is refused on racks of 72 used whole: the third block lies in two."""
+    racks = problem("deepseek-v3", "gb200-nvl72", domains=[72, 72, 72, 72])
+    assert not rule("bridge-hybridep-domain").holds(racks, "hybridep", 1, 32)
+    assert rule("bridge-hybridep-domain").holds(racks, "hybridep", 1, 8)
+
+
+def test_deepep_wants_nodes_of_eight() -> None:
+    """Tests that DeepEP between nodes of 4 GPUs is refused, and inside one it is not."""
+    small = problem("qwen3-30b-a3b", "h100-hgx", domains=[4, 4, 4, 4])
+    assert not rule("deepep-node-size").holds(small, "deepep", 1, 16)
+    assert rule("deepep-node-size").holds(small, "deepep", 1, 4)
+    assert rule("deepep-node-size").holds(problem("qwen3-30b-a3b", gpus=16), "deepep", 1, 16)
 
 
 def test_moe_rules_judge_by_the_card() -> None:
     """Tests that a card with biases in dense MLPs only is free in etp."""
     assert rule("moe-bias-needs-etp1").holds(problem(card("toy-dense", mlp_bias=True)), 2)
+
+
+def test_shared_experts_have_no_biases() -> None:
+    """Tests that a card with both is refused, and one with either is not."""
+    one = rule("shared-experts-no-bias")
+    where = problem(card("toy-moe", shared_ffn=512, mlp_bias=True))
+    assert one.applies(where)
+    assert not one.holds(where, 1)
+    assert "shared_ffn = 512" in one.explain(where, 1)
+    assert one.holds(problem(card("toy-moe", shared_ffn=512)), 1)
+    assert one.holds(problem("gpt-oss-120b"), 1), "biases, but no shared experts"

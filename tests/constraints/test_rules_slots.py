@@ -103,3 +103,18 @@ def test_mtp_layers_of_a_string_are_counted() -> None:
     assert broken(where, layout(text, pp=2)) == {
         "layout-mtp-count": "the slots hold 2 MTP layers, but toy-moe trains 1"
     }
+
+
+@pytest.mark.parametrize("text", ["|Ettt|tttL", "Ettt|tttL|", "||Ettt|tttL||"])
+def test_empty_stages_outside_of_the_ends_are_legal(text: str) -> None:
+    """Tests that embedding and loss are first and last of what there is, as in megatron-core."""
+    stages = text.count("|") + 1
+    assert broken(TOY, layout(text, pp=stages)) == {}
+
+
+def test_an_even_split_must_exist() -> None:
+    """Tests that 6 layers on 5 stages are refused where the framework is to split them itself."""
+    even = problem(even_split=True)
+    assert broken(even, layout("Ett|t|t|t|tL", pp=5))["layers-pp-default"].startswith("6 layers")
+    assert broken(even, layout("E|tt|tt|ttL", pp=4)) == {}, "6 + 2 ends split over 4"
+    assert broken(TOY, layout("Ett|t|t|t|tL", pp=5)) == {}, "a free split needs no even one"

@@ -54,7 +54,7 @@ class Megatron:
 
     def __init__(self) -> None:
         if not hasattr(typing, "override"):  # megatron.training needs Python 3.12 for this only
-            typing.override = load("typing_extensions").override
+            vars(typing)["override"] = load("typing_extensions").override
         warnings.filterwarnings("ignore")
         self.torch = load("torch")
         self.capability = 9

@@ -215,6 +215,7 @@ class Case:
     def _build_layer(self, config: Any) -> None:
         specs = load("megatron.core.models.gpt.gpt_layer_specs")
         build = load("megatron.core.transformer.spec_utils").build_module
+        latent = load("megatron.core.transformer.multi_latent_attention")
         collection = load("megatron.core.process_groups_config").ProcessGroupCollection
         groups = collection.use_mpu_process_groups()
         frequency = self.config.moe_layer_freq
@@ -229,8 +230,13 @@ class Case:
                 multi_latent_attention=config.multi_latent_attention,
                 normalization=config.normalization,
             )
-            parts.self_attention.submodules.core_attention = self.megatron.empty_module
-            build(parts.self_attention, config=kind, layer_number=1, pg_collection=groups)
+            empty, inside = self.megatron.empty_module, parts.self_attention.submodules
+            inside.core_attention = empty
+            if config.multi_latent_attention:
+                # Transformer Engine's layer specification keeps these two whole on every TP rank.
+                inside.linear_q_down_proj = inside.linear_kv_down_proj = empty
+            with replaced(latent, TELinear=empty):
+                build(parts.self_attention, config=kind, layer_number=1, pg_collection=groups)
             if moe:
                 self._one_expert(parts.mlp.keywords["submodules"])
             mlp = parts.mlp(config=kind, pg_collection=groups, is_mtp_layer=False)
