@@ -35,6 +35,7 @@ NOT_EXERCISED: dict[str, str] = {
     "bridge-hybridep-arch": _BRIDGE,
     "bridge-hybridep-domain": _BRIDGE,
     "deepep-rank-count": "inside DeepEP's kernels",
+    "deepep-node-size": "inside DeepEP's kernels",
     "cp-a2a-heads": _ENGINE,
     "cp-sliding-window-comm": _ENGINE,
     "cp-sinks-need-a2a": _ENGINE,

@@ -18,9 +18,12 @@ from meshplan.constraints.problem import Limits, Pin, Problem, Training
 from meshplan.scenarios.loader import resolve_cluster, resolve_model
 from meshplan.scenarios.model_card import ModelCard
 from meshplan.scenarios.schema import Scenario
+from meshplan.topologies import NodeType
 
 #: Largest micro-batch that the search tries by itself.
 LARGEST_MICRO_BATCH = 16
+#: First and last framework version whose sources the rules were read from.
+KNOWN_VERSIONS = ((0, 15), (0, 20))
 #: Most batch sizes that a range of global batch sizes may leave open.
 MOST_BATCH_SIZES = 64
 
@@ -40,6 +43,8 @@ def resolve(scenario: Scenario) -> Problem:
     """
     model = resolve_model(scenario)
     cluster = resolve_cluster(scenario)
+    _check_precision(scenario, cluster.node_type)
+    _check_pins(scenario, cluster.gpus)
     assumed: list[str] = [*cluster.notes]
     candidates = _candidates(scenario, model, cluster.gpus)
     text = scenario.options.pipeline_layout
@@ -83,6 +88,47 @@ def resolve(scenario: Scenario) -> Problem:
         even_split=text == "even",
         assumed=tuple(assumed),
     )
+
+
+def _check_precision(scenario: Scenario, node: NodeType) -> None:
+    """Refuse a number format that the GPU has no tensor cores for.
+
+    Source: NVIDIA data sheets (FP8 from Hopper, MXFP8 and NVFP4 from Blackwell); Transformer
+    Engine ``check_fp8_support``, ``check_mxfp8_support``, ``check_nvfp4_support``.
+    """
+    precision = scenario.workload.precision
+    least = {"bf16": 8, "mxfp8": 10, "nvfp4": 10}.get(precision, 9)
+    if node.compute_capability >= least:
+        return
+    formats = "bf16" if node.compute_capability < 9 else "bf16, fp8-tensor, fp8-current, fp8-block"
+    raise scenario.error_at(
+        "workload.precision",
+        f"workload.precision ({precision}) does not run on {node.gpu} (compute capability "
+        f"{node.compute_capability}, {precision} needs {least}).",
+        f"use {formats}, or another cluster.",
+    )
+
+
+def _check_pins(scenario: Scenario, gpus: int) -> None:
+    """Refuse pins that lie outside what the degree can be at all, whatever the others are."""
+    largest_batch = max(int(v) for v in _batch_sizes(scenario))
+    stages = 1 << 12
+    bounds = {
+        **dict.fromkeys(
+            ("tp", "cp", "pp", "dp", "ep", "etp", "edp"), (gpus, f"the cluster has {gpus} GPUs")
+        ),
+        "vpp": (stages, f"no pipeline rank holds more than {stages} virtual stages"),
+        "mbs": (largest_batch, f"global_batch_size is {largest_batch}"),
+        "ga": (largest_batch, f"global_batch_size is {largest_batch}"),
+    }
+    for name, (most, why) in bounds.items():
+        pin = getattr(scenario.layout, name)
+        if pin is not None and pin.minimum > most:
+            raise scenario.error_at(
+                f"layout.{name}",
+                f"layout.{name} ({pin.text}) is more than {most}: {why}.",
+                f"write a value from 1 to {most}, or leave {name} open.",
+            )
 
 
 _STATE_BYTES = {"fp32": 4, "bf16": 2}
@@ -264,4 +310,7 @@ def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
         yield f"layout.{', layout.'.join(free)}: powers of two"
     if "cuda_graphs" not in scenario.options.model_fields_set:
         yield "options.cuda_graphs = none"
-    yield f"framework: {scenario.framework.name} {scenario.framework.version}"
+    known = KNOWN_VERSIONS[0] <= scenario.framework.release[:2] <= KNOWN_VERSIONS[1]
+    first, last = (".".join(map(str, version)) for version in KNOWN_VERSIONS)
+    doubt = "" if known else f" (the rules were read from {first} to {last}: treat with care)"
+    yield f"framework: {scenario.framework.name} {scenario.framework.version}{doubt}"

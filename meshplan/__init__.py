@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from meshplan.constraints.layout import Layout
     from meshplan.scenarios import InputError, Scenario
     from meshplan.solver.progress import Progress
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
@@ -89,12 +90,12 @@ def solve(
             f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
             advice="leave it out for no limit.",
         )
-    known = load(scenario) if isinstance(scenario, str | Path) else scenario
+    known = _scenario(scenario)
     return search(resolve(known), time_limit_s=time_limit_s, progress=progress)
 
 
 def check(
-    scenario: Scenario | str | Path, layout: Mapping[str, object] | str | None = None
+    scenario: Scenario | str | Path, layout: Layout | Mapping[str, object] | str | None = None
 ) -> CheckReport:
     """Judge one layout of a scenario: rules broken, memory by stage, step time, advisories.
 
@@ -113,8 +114,21 @@ def check(
     """
     from meshplan.solver.check import check as check_layout
 
-    known = load(scenario) if isinstance(scenario, str | Path) else scenario
-    return check_layout(known, layout)
+    return check_layout(_scenario(scenario), layout)
+
+
+def _scenario(given: object) -> Scenario:
+    """The scenario itself, or the one in the file whose path is given."""
+    from meshplan.scenarios import InputError, Scenario
+
+    if isinstance(given, Scenario):
+        return given
+    if isinstance(given, str | Path):
+        return load(given)
+    raise InputError(
+        f"scenario is a {type(given).__name__}, but must be a Scenario or the path of its file",
+        advice='call meshplan.load("my-run.yaml") first.',
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,9 @@ from meshplan.solver.nearest import with_nearest
 from meshplan.solver.results import CheckReport
 
 
-def check(scenario: Scenario, layout: Mapping[str, object] | str | None = None) -> CheckReport:
+def check(
+    scenario: Scenario, layout: Layout | Mapping[str, object] | str | None = None
+) -> CheckReport:
     """Judge a layout: rules broken, memory by stage, step time, advisories.
 
     Parameters
@@ -34,13 +36,21 @@ def check(scenario: Scenario, layout: Mapping[str, object] | str | None = None) 
         ``"tp=1,cp=32,ep=32,pp=8,vpp=4"`` or a mapping with the same keys: the degrees, and
         ``recompute`` (``moe+mlp``, ``full``, ``none``), ``offload`` (percent), ``dispatcher``,
         ``cp_comm``, ``graphs`` (``attn+moe_router``), ``pipeline`` (a layout string, or ``even``);
-        an option may be ``auto``.
+        an option may be ``auto``.  A whole :class:`Layout`, of a plan say, is judged as it is.
 
     Raises
     ------
     InputError
         If the layout cannot be read, or the scenario cannot be resolved.
     """
+    if isinstance(layout, Layout):
+        problem = resolve(scenario)
+        return judge_layout(problem, layout, problem.assumed)
+    if not isinstance(layout, Mapping | str | None):
+        raise InputError(
+            f"layout is a {type(layout).__name__}, but must be a text, a mapping or a Layout",
+            advice='write "tp=1,cp=32,ep=32,pp=8,vpp=4".',
+        )
     stated = read_layout(layout)
     problem = _with_pipeline(scenario, resolve(scenario), stated)
     _same_gpus(problem, stated)

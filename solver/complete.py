@@ -21,9 +21,10 @@ from meshplan.constraints.layout import Layout, Slot
 from meshplan.constraints.memory.stage import rank_memory
 from meshplan.constraints.pipeline import balanced_slots, even_slots, parse_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem, scope_values
-from meshplan.constraints.resolve import useful_modules
+from meshplan.constraints.resolve import powers_of_two, useful_modules
 from meshplan.constraints.rule import Rule
 from meshplan.constraints.rules.dispatcher import deepep_runs
+from meshplan.constraints.split_rules import SLOTS_HOLD_LAYERS
 from meshplan.solver.judge import active_rules
 from meshplan.solver.layout_text import Stated
 from meshplan.solver.time.attention import core_us
@@ -105,13 +106,20 @@ def complete_degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str
     given = dict(stated.degrees)
     given.pop("gpus", None)
     notes: list[str] = []
+    open_experts = "ep" not in given and problem.model.is_moe and "ep" not in problem.pinned
     plain = [
-        name for name in _SINGLE if name not in given and not (name == "mbs" and "ga" in given)
+        name
+        for name in _SINGLE
+        if name not in given
+        and not (name == "mbs" and "ga" in given)
+        and not (name == "ep" and open_experts)
     ]
     for name in plain:
         given[name] = _least_allowed(problem, name)
     if plain:
         notes.append(f"{_listed(given, plain)}: not given")
+    if open_experts:
+        notes.append(_expert_parallel(problem, given))
     if "etp" not in given:
         notes.append(_expert_tensor(problem, given))
     derived = [name for name in ("dp", "edp") if name not in given]
@@ -121,6 +129,24 @@ def complete_degrees(problem: Problem, stated: Stated) -> tuple[Layout, list[str
         notes.append(f"{_listed(given, derived)}: what {problem.gpus} GPUs leave")
     notes += _batch(problem, given)
     return dataclasses.replace(Layout(), **given), notes  # type: ignore[arg-type]
+
+
+def _expert_parallel(problem: Problem, given: dict[str, int]) -> str:
+    """Complete ``ep`` in place: as far as it divides experts, stage and NVLink domain."""
+    stage = max(1, problem.gpus // given["pp"])
+    etp = given.get("etp", 1)
+    fitting = [
+        ep
+        for ep in powers_of_two(problem.model.experts)
+        if problem.model.experts % ep == 0
+        and stage % (etp * ep) == 0
+        and (etp * ep == 1 or problem.cluster.fits_domain(etp * ep))
+    ]
+    given["ep"] = max(fitting, default=1)
+    return (
+        f"ep = {given['ep']}: not given; the largest power of two that divides the "
+        f"{problem.model.experts} experts and the {stage} GPUs of a stage, inside an NVLink domain"
+    )
 
 
 def _expert_tensor(problem: Problem, given: dict[str, int]) -> str:
@@ -189,7 +215,17 @@ def _slots(problem: Problem, layout: Layout) -> tuple[tuple[Slot, ...], str]:
         note = "" if problem.even_split or pp * vpp == 1 else "pipeline: the framework's even split"
         return even, note
     reason = "pipeline: no even split exists, so " if problem.even_split else "pipeline: "
-    return balanced_slots(problem, pp, vpp), f"{reason}a near-even split, fewer layers at the ends"
+    note = f"{reason}a near-even split, fewer layers at the ends"
+    if not _free_split(problem, pp, vpp):
+        note += (
+            f"; {pp * vpp} slots leave some without any layer, which `solve` does not look at "
+            "(slots-hold-layers)"
+        )
+    return balanced_slots(problem, pp, vpp), note
+
+
+def _free_split(problem: Problem, pp: int, vpp: int) -> bool:
+    return SLOTS_HOLD_LAYERS.holds(problem, pp, vpp)
 
 
 # -- options -----------------------------------------------------------------------------------

@@ -53,10 +53,26 @@ def sentence(
     if memory is not None:
         reasons.append(memory)
     cause = "; and ".join(reasons) or "; and ".join(_no_value(problem, path) for path in paths)
+    cause += _few_powers(problem)
     if not paths:
         starts_with_field = re.match(r"[a-z_]+( =|\*)", cause)
         return f"{cause if starts_with_field else cause[:1].upper() + cause[1:]}."
     return f"Because {' and '.join(pin_text(problem, path) for path in paths)}: {cause}."
+
+
+def _few_powers(problem: Problem) -> str:
+    """A hint where powers of two, the default candidates, suit the GPU count badly."""
+    gpus = problem.gpus
+    power = gpus & -gpus
+    if power == gpus or power >= 64:
+        return ""
+    odd = gpus // power
+    fewer = gpus // 64 * 64 or 1 << (gpus.bit_length() - 1)
+    return (
+        f". tp, cp, ep, etp and pp are powers of two unless pinned, and only those up to {power} "
+        f"divide {gpus} = {power}*{odd} GPUs: pin another degree (layout.pp: {odd}), or use "
+        f"{fewer} GPUs"
+    )
 
 
 def _no_value(problem: Problem, path: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,7 +193,11 @@ def test_every_command_is_documented() -> None:
 
     page = (DOCS / "cli.md").read_text("utf-8")
     known = {"--help"}
+    commands: dict[str, click.Command] = {}
     for name, command in application.commands.items():
+        inner = command.commands if isinstance(command, click.Group) else {"": command}
+        commands |= {f"{name} {one}".strip(): made for one, made in inner.items()}
+    for name, command in commands.items():
         assert f"`meshplan {name}" in page
         for parameter in command.params:
             known |= {option for option in parameter.opts if option.startswith("--")}

@@ -35,7 +35,7 @@ def test(
     A scenario without `expect:` is solved and reported, and does not fail.  --time-limit holds for
     each.
     """
-    from meshplan.cli.exit_codes import DONE, NOT_AS_HOPED
+    from meshplan.cli.exit_codes import DONE, NOT_AS_HOPED, STOPPED
     from meshplan.cli.expectations import scenario_files
     from meshplan.cli.junit import junit_xml
     from meshplan.cli.output import WholeFile
@@ -43,9 +43,12 @@ def test(
     target = WholeFile(junit_path, "--junit") if junit_path is not None else None
     files = scenario_files(paths)
     width = max(len(str(file)) for file in files)
-    cases = []
+    cases: list[Case] = []
     for file in files:
         case = _run(file, time_limit_s)
+        if case is None:
+            click.echo(f"stopped in {file}; {len(files) - len(cases)} of {len(files)} not judged")
+            ctx.exit(STOPPED)
         cases.append(case)
         _print(case, width)
     failed = sum(case.outcome in ("FAIL", "ERROR") for case in cases)
@@ -59,7 +62,8 @@ def test(
     ctx.exit(NOT_AS_HOPED if failed else DONE)
 
 
-def _run(file: Path, time_limit_s: float | None) -> Case:
+def _run(file: Path, time_limit_s: float | None) -> Case | None:
+    """Outcome of one file; None if the user stopped it."""
     import meshplan
     from meshplan.cli.expectations import Case, answer_text, mismatches
 
@@ -74,6 +78,8 @@ def _run(file: Path, time_limit_s: float | None) -> Case:
             raise
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return Case(file, "ERROR", time.perf_counter() - started, (text,), "meshplan failed")
+    if getattr(result, "stopped_by", None) == "interrupt":
+        return None
     seconds = time.perf_counter() - started
     text = answer_text(result)
     if scenario.expect is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,8 @@ from meshplan.scenarios.yaml_reader import shorten
 
 _DUMP_LINE = re.compile(r"(?:^|[\s:\]])([a-z][a-z0-9_]{1,80}) (\.{2,})(?: (.{0,20000}))?$")
 _MOST_LINE = 100_000
+#: Unknown flags that are compared with those that are read, to find misspellings.
+_MOST_COMPARED = 1_000
 #: Names in strings such as ``tp1_pp2_cp1_vp24_ep2``, and the arguments that they stand for.
 _SHORT_NAMES = {
     "tp": "tensor_model_parallel_size",
@@ -279,9 +281,10 @@ def _take(
         flag = flag_of(written)
         if flag is None:
             if len(written) > 2:
-                unknown.setdefault(written, UnknownFlag(written, word.line, near_flag(written)))
+                near = near_flag(written) if len(unknown) < _MOST_COMPARED else None
+                unknown.setdefault(written, UnknownFlag(written, word.line, near))
             continue
-        behind = [] if equals else list(_behind(words[index + 1 :]))
+        behind = [] if equals else list(_behind(words, index + 1))
         values = [Argument(inline, word.line, word.unread)] if equals else behind
         if FORMS[flag.name] == "flag" and not equals:
             values = [one for one in behind[:1] if one.text.lower() in ("true", "false")]
@@ -303,12 +306,12 @@ def _take(
         collected.add(Setting(flag.name, value, word.line, conditional), written)
 
 
-def _behind(words: Iterable[Argument]) -> Iterator[Argument]:
-    """The words up to the next flag."""
-    for word in words:
-        if re.match(r"--[A-Za-z]", word.text):
+def _behind(words: Sequence[Argument], start: int) -> Iterator[Argument]:
+    """The words from ``start`` up to the next flag."""
+    for index in range(start, len(words)):
+        if re.match(r"--[A-Za-z]", words[index].text):
             return
-        yield word
+        yield words[index]
 
 
 def _is_alone(words: Sequence[Argument], index: int) -> bool:

@@ -8,6 +8,7 @@ too, as nobody knows the branch.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -181,18 +182,22 @@ def _in_case(walk: _Walk, words: list[Word]) -> bool:
 
 def _command(walk: _Walk, words: list[Word], is_pattern: bool) -> None:
     """Take one simple command: its assignments, or its words."""
-    while words and (first := words[0].plain) in _LEADING | _OPENING | _CLOSING:
-        walk.depth = max(0, walk.depth - 1) if first in _CLOSING else walk.depth
-        walk.depth += 1 if first in _OPENING else 0
+    start = 0
+    for word in words:
+        first = word.plain
+        if first not in _LEADING | _OPENING | _CLOSING:
+            break
+        walk.depth = max(0, walk.depth - (first in _CLOSING) + (first in _OPENING))
         walk.cases = max(0, walk.cases + (first == "case") - (first == "esac"))
         if first in ("case", "for", "select"):
             break
-        words = words[1:]
+        start += 1
+    words = words[start:]
     if not words or is_pattern:
         return
-    first = words[0].plain
+    first = words[0].plain or ""
     if first in _SETTING:
-        _forget(walk, words[1:2] if first in ("for", "select") else words[1:], first or "")
+        _forget(walk, words[1:2] if first in ("for", "select") else words[1:], first)
     elif first in _DECLARING:
         for word in words[1:]:
             _try_assign(walk, word)
@@ -202,8 +207,8 @@ def _command(walk: _Walk, words: list[Word], is_pattern: bool) -> None:
     elif first in ("source", "."):
         walk.notes.append(f"line {words[0].line}: another script is sourced; it is not read")
     else:
-        while words and _try_assign(walk, words[0]):
-            words = words[1:]
+        assignments = itertools.takewhile(lambda word: _try_assign(walk, word), words)
+        words = words[sum(1 for _ in assignments) :]
         if words and words[0].plain in _SILENT:
             _default_assignments(walk, words)
             return

@@ -18,6 +18,8 @@ from meshplan.scenarios.errors import InputError
 
 #: Nested ``${A:-${B:-...}}`` and ``$( ( ( ... ) ) )`` beyond this are refused.
 MAX_NESTING = 20
+#: Words and operators of one script; real ones have some hundred.
+MAX_TOKENS = 100_000
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
@@ -93,16 +95,26 @@ class ArrayAssignment:
 Token: TypeAlias = Word | Operator | ArrayAssignment
 
 
-def tokens(text: str, name: str, first_line: int = 1) -> Iterator[Token]:
+def tokens(text: str, name: str) -> Iterator[Token]:
     """Words, operators and array assignments of a script, in order.
 
     Raises
     ------
     InputError
-        For a quote, brace, bracket or here-document that does not end, or too deep nesting; it
-        names the line on which it starts.
+        For a quote, brace, bracket or here-document that does not end, too deep nesting, or more
+        than ``MAX_TOKENS`` words; it names the line.
     """
-    return _Lexer(text, name, first_line).tokens()
+    count = 0
+    for token in _Lexer(text, name).tokens():
+        count += len(token.words) + 1 if isinstance(token, ArrayAssignment) else 1
+        if count > MAX_TOKENS:
+            raise InputError(
+                f"the script has more than {MAX_TOKENS} words",
+                advice="this is not the script you meant; give the launch command alone.",
+                file=name,
+                line=token.line,
+            )
+        yield token
 
 
 class _Lexer:

@@ -208,14 +208,14 @@ def test_hybridep_stays_in_the_rack() -> None:
 
 def test_hybridep_does_not_straddle_racks() -> None:
     """Tests that ep = 32 is refused on racks of 72 used whole: the third block lies in two."""
-    racks = problem("deepseek-v3", "gb200-nvl72", domains=[72, 72, 72, 72])
+    racks = problem("deepseek-v3", "gb200-nvl72", domains=(72, 72, 72, 72))
     assert not rule("bridge-hybridep-domain").holds(racks, "hybridep", 1, 32)
     assert rule("bridge-hybridep-domain").holds(racks, "hybridep", 1, 8)
 
 
 def test_deepep_wants_nodes_of_eight() -> None:
     """Tests that DeepEP between nodes of 4 GPUs is refused, and inside one it is not."""
-    small = problem("qwen3-30b-a3b", "h100-hgx", domains=[4, 4, 4, 4])
+    small = problem("qwen3-30b-a3b", "h100-hgx", domains=(4, 4, 4, 4))
     assert not rule("deepep-node-size").holds(small, "deepep", 1, 16)
     assert rule("deepep-node-size").holds(small, "deepep", 1, 4)
     assert rule("deepep-node-size").holds(problem("qwen3-30b-a3b", gpus=16), "deepep", 1, 16)

@@ -94,6 +94,21 @@ def _pin(rng: random.Random, values: list[int]) -> Any:
     return {"min": low, "max": max(low, rng.choice(values))}
 
 
+def _within(pins: dict[str, Any], gpus: int, batch: int) -> dict[str, Any]:
+    """The pins that some layout could satisfy: a scenario is refused for others."""
+
+    def least(pin: Any) -> int:
+        value = pin["min"] if isinstance(pin, dict) else min(pin) if isinstance(pin, list) else pin
+        return int(value)
+
+    most = dict.fromkeys(("mbs", "ga"), batch)
+    return {
+        name: pin
+        for name, pin in pins.items()
+        if name in ("vpp", "cp_comm") or least(pin) <= most.get(name, gpus)
+    }
+
+
 def _split(rng: random.Random, card: dict[str, Any]) -> str:
     layers: int = card["layers"]
     m = "m" * int(card.get("mtp_layers", 0))
@@ -143,6 +158,10 @@ def draw(seed: int) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if rng.random() < 0.15:
         limits["min_dp"] = 2
+    batch = _batch(rng)
+    precision = rng.choice(["bf16", "bf16", "fp8-block", "mxfp8"])
+    if precision == "mxfp8" and preset == "h100-hgx":
+        precision = "fp8-block"  # Hopper has no MXFP8
     return {
         "meshplan": 1,
         "name": f"small-{seed}",
@@ -150,10 +169,10 @@ def draw(seed: int) -> dict[str, Any]:
         "cluster": {"preset": preset, "gpus": gpus},
         "workload": {
             "seq_len": rng.choice([2048, 8192, 32768]),
-            "global_batch_size": _batch(rng),
-            "precision": rng.choice(["bf16", "bf16", "fp8-block", "mxfp8"]),
+            "global_batch_size": batch,
+            "precision": precision,
         },
-        "layout": pins,
+        "layout": _within(pins, gpus, batch if isinstance(batch, int) else batch["max"]),
         "options": options,
         "limits": limits,
         "objective": {"dp_tolerance": rng.choice([0.0, 0.02, 0.2, 0.5])},

@@ -230,7 +230,6 @@ def test_memory_conflicts_are_irreducible(name: str, share: float) -> None:
     ("sections", "says"),
     [
         ({"layout": {"pp": {"min": 3, "max": 3}}}, "layout.pp"),
-        ({"layout": {"ga": {"min": 64, "max": 64}}}, "layout.ga"),
         ({"layout": {"dp": 5}}, "5"),
     ],
 )

@@ -104,6 +104,6 @@ def test_assumed_expert_tensor_parallelism_is_explained() -> None:
 
 def test_expert_tensor_parallelism_follows_without_expert_parallelism() -> None:
     """Tests TP4 with EP1: both front ends take etp = tp."""
-    report = check(scenario("qwen3-30b-a3b", 8), "tp=4")
+    report = check(scenario("qwen3-30b-a3b", 8), "tp=4,ep=1")
     assert report.layout.etp == 4
     assert any("with ep = 1 it follows tp" in text for text in report.assumed)
