@@ -297,6 +297,8 @@ def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
         f"{training.cross_entropy} cross entropy"
         + ("" if "training" in given else f" (defaults for a {_kind_of_model(model)})")
     )
+    if scenario.workload.precision != "bf16" and training.fp8_parameters == "auto":
+        yield "training.fp8_parameters = auto: weights of the layers are kept in 8 bits or fewer"
     if model.is_moe and training.load_imbalance == 1.0:
         yield "training.load_imbalance = 1.0: tokens spread evenly over the experts"
     if "limits" not in given or "memory_headroom" not in scenario.limits.model_fields_set:

@@ -191,7 +191,7 @@ class Search:
             if best is not None and bound >= best:
                 break
             self.bound = max(self.bound, bound)
-            limit = wide if best is None else best - 1
+            limit = wide if best is None else min(wide, best - 1)
             answer = self._solve(cell, "step", limit, self.capacity, cell.least_step())
             if answer is not None:
                 self.best = self._found(cell, answer, "step")
