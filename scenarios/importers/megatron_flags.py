@@ -65,6 +65,22 @@ OTHER_NAMES = {
     "cuda_graph_scope": "cuda_graph_modules",
     "hybrid_override_pattern": "hybrid_layer_pattern",
 }
+#: What people write for a degree, other than a misspelling.
+_MISNAMED = {
+    "tensor_parallel_size": "tensor_model_parallel_size",
+    "pipeline_parallel_size": "pipeline_model_parallel_size",
+    "context_model_parallel_size": "context_parallel_size",
+    "expert_parallel_size": "expert_model_parallel_size",
+    "expert_tensor_model_parallel_size": "expert_tensor_parallel_size",
+    "tp": "tensor_model_parallel_size",
+    "pp": "pipeline_model_parallel_size",
+    "cp": "context_parallel_size",
+    "ep": "expert_model_parallel_size",
+    "etp": "expert_tensor_parallel_size",
+    "vpp": "num_virtual_stages_per_pipeline_rank",
+    "mbs": "micro_batch_size",
+    "gbs": "global_batch_size",
+}
 #: Figures of the model, by the field of a model card that they must agree with.
 CARD_FIELDS = {
     "num_layers": "layers",
@@ -122,6 +138,11 @@ def spelt(name: str) -> str:
 def near_flag(written: str) -> str | None:
     """A flag that is read and that ``written`` looks like a misspelling of."""
     name = written.lstrip("-").replace("-", "_")[:80]
+    if name in _MISNAMED:
+        return spelt(_MISNAMED[name])
+    longer = [one for one in FORMS if one.startswith(name)]
+    if len(longer) == 1 and len(name) > 2:
+        return spelt(longer[0])
     near = get_close_matches(name, FORMS, n=1, cutoff=0.92)
     return spelt(near[0]) if near else None
 

@@ -2,7 +2,8 @@
 
 Where an argument is not given, Megatron-LM's own default holds (Megatron-LM d98e8a64
 ``megatron/training/arguments.py`` and megatron-core 0.19 ``TransformerConfig``); each default that
-matters is told.  A short string says nothing about a framework: what it leaves out stays open.
+matters is told.  A short string says nothing about a framework: what it leaves out stays open.  So
+does what may stand in a word of the command that was not read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from meshplan.scenarios.checks import MAX_DEGREE, listed
 from meshplan.scenarios.choices import GraphScope, RecomputeModule
 from meshplan.scenarios.importers.megatron_flags import spelt
-from meshplan.scenarios.importers.megatron_stages import pipeline_layout, virtual_stages
+from meshplan.scenarios.importers.megatron_stages import (
+    SPLIT_SOURCES,
+    VIRTUAL_SOURCES,
+    pipeline_layout,
+    virtual_stages,
+)
 from meshplan.scenarios.pins import CP_COMM_CHOICES
 from meshplan.scenarios.yaml_reader import shorten
 
@@ -87,6 +93,7 @@ def scenario_part(arguments: MegatronArguments, layers: int | None = None) -> Sc
     options = translation.options()
     workload = translation.workload()
     training = translation.training()
+    translation.tell_open()
     return ScenarioPart(layout, options, workload, training, tuple(translation.notes))
 
 
@@ -96,6 +103,21 @@ class _Translation:
         self.layers = arguments.get("num_layers") or layers
         self.short = arguments.form == "short"
         self.notes: list[str] = []
+        self.left: list[str] = []
+
+    def open(self, what: str, *names: str) -> bool:
+        """Whether ``what`` stays open, as one of its arguments may stand where nothing was read."""
+        if self.short or not self.given.unsure(*names):
+            return False
+        self.left.append(what)
+        return True
+
+    def tell_open(self) -> None:
+        """Note what stays open for words that were not read, or misspelt."""
+        if self.left:
+            self.notes.append(
+                f"left open, as the command was not wholly read: {', '.join(self.left)}"
+            )
 
     def count(self, name: str) -> int | None:
         """A positive number, or None if it is not given."""
@@ -134,7 +156,8 @@ class _Translation:
         degrees = {key: self.count(name) for key, name in _DEGREES.items()}
         absent = [key for key, value in degrees.items() if value is None]
         if not self.short:
-            degrees = {key: value or 1 for key, value in degrees.items()}
+            absent = [key for key in absent if not self.open(key, _DEGREES[key])]
+            degrees |= dict.fromkeys(absent, 1)
             if absent:
                 self.notes.append(f"{', '.join(absent).upper()} not given: Megatron-LM takes 1")
         layout: dict[str, Any] = dict(degrees)
@@ -151,7 +174,11 @@ class _Translation:
 
     def _expert_tensor(self, tp: int | None) -> int | None:
         etp = self.count("expert_tensor_parallel_size")
+        if self.open("etp", "expert_tensor_parallel_size"):
+            return None
         if etp is None and not self.short:
+            if tp is None:  # open, and etp with it
+                return None
             etp = tp
             if (tp or 1) > 1 or self.count("expert_model_parallel_size"):
                 self.notes.append(f"ETP not given: Megatron-LM takes etp = tp = {tp}")
@@ -166,10 +193,14 @@ class _Translation:
         vpp, note = virtual_stages(self.given, pp, layers)
         if note:
             self.notes.append(note)
+        elif vpp is None and self.open("vpp", *VIRTUAL_SOURCES):
+            return None
         return vpp if vpp is not None or self.short or note else 1
 
     def _exchange(self, cp: int | None) -> str | None:
         names = self.words("cp_comm_type")
+        if not names and self.open("cp_comm", "cp_comm_type"):
+            return None
         for name in names:
             if name not in CP_COMM_CHOICES:
                 raise self.given.error(
@@ -195,6 +226,8 @@ class _Translation:
         options["cuda_graphs"] = self._graphs()
         layers = self.layers if isinstance(self.layers, int) else None
         text, note = pipeline_layout(self.given, layers)
+        if text == "even" and self.open("pipeline_layout", *SPLIT_SOURCES):
+            text = None
         self.notes += [note] if note else []
         options["pipeline_layout"] = text
         return {key: value for key, value in options.items() if value is not None}
@@ -207,6 +240,13 @@ class _Translation:
         if self.on("moe_layer_recompute"):
             granularity = granularity or "selective"
             modules = (*(self.words("recompute_modules")), "moe")
+        sources = ["recompute_granularity"]
+        if granularity is None:
+            sources += ["recompute_activations", "moe_layer_recompute"]
+        elif granularity == "selective":
+            sources = ["recompute_modules"]
+        if (granularity is None or granularity == "selective") and self.open("recompute", *sources):
+            return None
         if granularity is None:
             return "none"
         if granularity == "full":
@@ -227,8 +267,12 @@ class _Translation:
             )
         return [name for name in _MODULES if name in modules] or "none"
 
-    def _offload(self) -> float:
-        if not self.on("optimizer_cpu_offload"):
+    def _offload(self) -> float | None:
+        on = self.on("optimizer_cpu_offload")
+        source = "optimizer_offload_fraction" if on else "optimizer_cpu_offload"
+        if self.open("optimizer_offload", source):
+            return None
+        if not on:
             return 0.0
         fraction = self.given.get("optimizer_offload_fraction")
         return float(fraction) if isinstance(fraction, int | float) else 1.0
@@ -242,6 +286,11 @@ class _Translation:
             kind, backend = "flex", backend or "deepep"
         if kind == "alltoall":
             return "alltoall"
+        sources = (
+            ["moe_flex_dispatcher_backend"] if kind == "flex" else ["moe_token_dispatcher_type"]
+        )
+        if kind != "allgather" and backend is None and self.open("dispatcher", *sources):
+            return None
         if kind == "flex" and backend != "ncclep":
             if backend is None:
                 self.notes.append("flex backend not given: Megatron-LM takes deepep")
@@ -256,8 +305,14 @@ class _Translation:
         kind = self.word("cuda_graph_impl", kinds, "none")
         if kind == "none" and (self.on("enable_cuda_graph") or self.on("external_cuda_graph")):
             kind = "local" if self.on("enable_cuda_graph") else "transformer_engine"
+        if kind == "none" and self.open(
+            "cuda_graphs", "cuda_graph_impl", "enable_cuda_graph", "external_cuda_graph"
+        ):
+            return None
         if kind == "none":
             return "none"
+        if kind != "full_iteration" and self.open("cuda_graphs", "cuda_graph_modules"):
+            return None
         scopes = [name for name in self.words("cuda_graph_modules") if name != "full"]
         known = [name for name in _SCOPES if name in scopes]
         if kind == "full_iteration" or not scopes or len(known) < len(set(scopes)):
@@ -276,7 +331,9 @@ class _Translation:
             "global_batch_size": self.count("global_batch_size"),
             "precision": None if self.short else self._precision(),
         }
-        if workload["global_batch_size"] is None and not self.short and not self._schedule():
+        if self.open("global_batch_size", "global_batch_size"):
+            pass
+        elif workload["global_batch_size"] is None and not self.short and not self._schedule():
             self.notes.append("global batch not given: Megatron-LM takes mbs * dp, so ga = 1")
         return {key: value for key, value in workload.items() if value is not None}
 
@@ -291,10 +348,14 @@ class _Translation:
             self.word("fp4_recipe", ("nvfp4", "custom"), "nvfp4")
             return "nvfp4"
         if self.given.get("fp8"):
+            if self.open("precision", "fp8_recipe"):
+                return None
             recipe = self.word("fp8_recipe", (*_FP8, "custom"), "delayed")
             if recipe == "custom":
                 self.notes.append("--fp8-recipe custom is not modelled; the precision is left open")
             return _FP8.get(recipe or "")
+        if self.open("precision", "fp8", "fp4"):
+            return None
         if self.on("bf16"):
             return "bf16"
         self.notes.append(
@@ -325,12 +386,21 @@ class _Translation:
     def _dtypes(self) -> Iterator[tuple[str, str]]:
         names = ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
         given = {name: self._dtype(name) for name in names}
-        if all(self.given.get(name) is None for name in (*names, "grad_reduce_in_bf16")):
+        reducing = () if self.on("grad_reduce_in_bf16") else ("grad_reduce_in_bf16", names[0])
+        unsure = {
+            "gradient_dtype": self.open("gradient_dtype", *reducing),
+            "moment_dtype": self.open("moment_dtype", *names[1:]),
+        }
+        if not any(unsure.values()) and all(
+            self.given.get(name) is None for name in (*names, "grad_reduce_in_bf16")
+        ):
             self.notes.append("formats of gradients and moments not given: Megatron-LM takes fp32")
         # validate_args accumulates gradients in fp32 unless one of the two says bf16.
         reduced = "bf16" if self.on("grad_reduce_in_bf16") else given["main_grads_dtype"]
         moments = {given["exp_avg_dtype"], given["exp_avg_sq_dtype"]}
         for key, values in (("gradient_dtype", {reduced}), ("moment_dtype", moments)):
+            if unsure[key]:
+                continue
             if values in ({"bf16"}, {"fp32"}):
                 yield key, values.pop()
             else:

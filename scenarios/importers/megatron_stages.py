@@ -21,6 +21,9 @@ _PER_STAGE = "num_layers_per_virtual_pipeline_stage"
 _LAYOUT = "pipeline_model_parallel_layout"
 _ENDS = ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
 _ACCOUNTS = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
+#: Arguments that can say how many virtual stages there are, and which layers each has.
+VIRTUAL_SOURCES = (_COUNT, _PER_STAGE, _LAYOUT)
+SPLIT_SOURCES = (_LAYOUT, *_ENDS, *_ACCOUNTS)
 #: Most stages that are written out as a layout string.
 _MOST_STAGES = 1024
 
@@ -35,7 +38,7 @@ def virtual_stages(
     InputError
         If two of the three ways to say it are used, or layers or stages do not divide.
     """
-    sources = [name for name in (_COUNT, _PER_STAGE, _LAYOUT) if given.get(name)]
+    sources = [name for name in VIRTUAL_SOURCES if given.get(name)]
     # A dump of the checked arguments shows what was derived; it agrees with its source.
     if len(sources) > 1:
         raise given.error(
@@ -135,6 +138,11 @@ def pipeline_layout(given: MegatronArguments, layers: int | None) -> tuple[str |
     said = next(
         spelt(name) for name in (*_ENDS, *_ACCOUNTS) if given.get(name) not in (None, False)
     )
+    if given.unsure("pipeline_model_parallel_size", *SPLIT_SOURCES, *VIRTUAL_SOURCES):
+        return (
+            None,
+            f"{said}, but the command was not wholly read: the pipeline layout is left open",
+        )
     pp = _whole(given.get("pipeline_model_parallel_size"), 1)
     if layers is None:
         return None, f"{said}, but --num-layers is not given: the pipeline layout is left open"
@@ -171,4 +179,4 @@ def _whole(value: object, default: int) -> int:
     return value if isinstance(value, int) else default
 
 
-__all__ = ["pipeline_layout", "virtual_stages"]
+__all__ = ["SPLIT_SOURCES", "VIRTUAL_SOURCES", "pipeline_layout", "virtual_stages"]

@@ -28,6 +28,10 @@ _HERE = re.compile(r"<<-?[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_.-]*)\1")
 _OPERATOR = re.compile(r"&&|\|\||;;|<<<|>>|<<|[0-9]?[<>]&[0-9-]?|[0-9]?>|[;&|()<\n]")
 _FLAGS_INSIDE = re.compile(r"(?:^|\s)--[a-z][a-z0-9]*[-_][a-z0-9_-]+")
 _BLANK = " \t"
+#: A line that goes on in the author's mind, but not in bash's: its backslash is not the last.
+_BROKEN = re.compile(r"\\[ \t]+(?:#[^\n]*)?(?=\n[ \t]*-)")
+#: What follows a comment within a command: more comments, and flags.
+_COMMENTED = re.compile(r"(?:\n[ \t]*#[^\n]*)*\n[ \t]*-")
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,8 @@ class ArrayAssignment:
 Token: TypeAlias = Word | Operator | ArrayAssignment
 
 
-def tokens(text: str, name: str) -> Iterator[Token]:
-    """Words, operators and array assignments of a script, in order.
+def tokens(text: str, name: str, notes: list[str] | None = None) -> Iterator[Token]:
+    """Words, operators and array assignments of a script, in order; ``notes`` gets remarks.
 
     Raises
     ------
@@ -105,7 +109,9 @@ def tokens(text: str, name: str) -> Iterator[Token]:
         than ``MAX_TOKENS`` words; it names the line.
     """
     count = 0
-    for token in _Lexer(text, name).tokens():
+    lexer = _Lexer(text, name)
+    lexer.notes = [] if notes is None else notes
+    for token in lexer.tokens():
         count += len(token.words) + 1 if isinstance(token, ArrayAssignment) else 1
         if count > MAX_TOKENS:
             raise InputError(
@@ -124,6 +130,7 @@ class _Lexer:
         self.breaks = [index for index, char in enumerate(text) if char == "\n"]
         self.at = 0
         self.here: list[str] = []
+        self.notes: list[str] = []
         if depth > MAX_NESTING:
             raise self.refuse(f"more than {MAX_NESTING} levels of nested expansions", 0)
 
@@ -146,8 +153,11 @@ class _Lexer:
                 self.at += 1
             elif text.startswith("\\\n", self.at):
                 self.at += 2
+            elif broken := _BROKEN.match(text, self.at):
+                self._remark("a blank follows the backslash, so bash ends the command there")
+                self.at = broken.end()
             elif char == "#":
-                self.at = self._end_of_line(self.at)
+                self._comment()
             elif array := _ARRAY_START.match(text, self.at):
                 yield self._array(array)
             elif (here := _HERE.match(text, self.at)) and not text.startswith("<<<", self.at):
@@ -160,6 +170,20 @@ class _Lexer:
                     yield from self._here_documents()
             else:
                 yield self._word()
+
+    def _remark(self, message: str) -> None:
+        self.notes.append(
+            f"line {self.line(self.at)}: {message}; the flags below are read as if it went on"
+        )
+
+    def _comment(self) -> None:
+        start = before = self.at
+        while before > 0 and self.text[before - 1] in _BLANK:
+            before -= 1
+        end = self._end_of_line(start)
+        if self.text[max(0, before - 2) : before] == "\\\n" and _COMMENTED.match(self.text, end):
+            self._remark("a comment stands within the command, so bash ends it there")
+        self.at = end
 
     def _end_of_line(self, index: int) -> int:
         end = self.text.find("\n", index)
@@ -178,6 +202,7 @@ class _Lexer:
             self.at = found.end()
             if _FLAGS_INSIDE.search(body):
                 inner = _Lexer(body, self.name, self.line(start), self.depth + 1)
+                inner.notes = self.notes
                 yield from inner.tokens()
                 yield Operator("\n", self.line(found.start()))
 

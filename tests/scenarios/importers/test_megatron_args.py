@@ -245,7 +245,45 @@ def test_notes_tell_what_was_passed_over() -> None:
     assert "line 2: no command uses $A" in told
     assert "line 4: --fp16 stands under a condition; taken as given" in told
     assert "line 5: $TP may be changed under a condition; '2' of line 3 is taken" in told
-    assert "$EXTRA, which this file does not set; flags in it are not read" in told
+    assert "line 6: $EXTRA, which this file does not set: not read; flags" in told
+
+
+@pytest.mark.parametrize("flag", ["--sequence-parallel", "--bf16", "--moe-permute-fusion"])
+def test_word_behind_a_switch_is_a_gap(flag: str) -> None:
+    """Tests that a word that is not read is told, and no degree is taken as Megatron's default."""
+    arguments = read_arguments(f"x --tensor-model-parallel-size 2 {flag} $EXTRA\n")
+    assert len(arguments.gaps) == 1 and "$EXTRA" in arguments.gaps[0]
+    assert arguments.to_scenario_part().layout == {"tp": 2}
+
+
+def test_misnamed_degree_stays_open() -> None:
+    """Tests that --tensor-parallel-size is told with the right name, and tp is not taken as 1."""
+    arguments = read_arguments("x --bf16 --tensor-parallel-size 4\n")
+    assert [one.near for one in arguments.unknown] == ["--tensor-model-parallel-size"]
+    assert not {"tp", "etp"} & set(arguments.to_scenario_part().layout)
+
+
+def test_string_that_appends_to_itself() -> None:
+    """Tests that OPT="$OPT --more" keeps what was there, and tells what a condition adds."""
+    text = (
+        'O="--bf16"\nO="$O --tensor-model-parallel-size 4"\n'
+        'if a; then O="$O --context-parallel-size 8"; fi\nx $O\n'
+    )
+    arguments = read_arguments(text)
+    assert arguments.gaps == ()
+    layout = arguments.to_scenario_part().layout
+    assert (layout["tp"], layout["cp"]) == (4, 8)
+    told = "\n".join(arguments.notes)
+    assert "line 3: --context-parallel-size stands under a condition; taken as given" in told
+
+
+@pytest.mark.parametrize("between", [" \n", "\n\n", "\n # a comment\n"])
+def test_broken_continuation_is_told(between: str) -> None:
+    """Tests flags behind a blank, an empty line or a comment within a continued command."""
+    arguments = read_arguments(f"x --bf16 \\{between} --tensor-model-parallel-size 4\n")
+    assert settings(arguments) == {"bf16": True, "tensor_model_parallel_size": 4}
+    if between != "\n\n":
+        assert any("bash ends" in note for note in arguments.notes)
 
 
 def test_model_figures_need_no_value() -> None:

@@ -155,7 +155,11 @@ def test_hostile_text_is_refused(text: str) -> None:
 )
 def test_odd_scripts_are_read(text: str) -> None:
     """Tests that self-references, lone brackets and long rows of one character do no harm."""
-    assert part(text).workload["precision"] == "bf16"
+    arguments = read_arguments(text)
+    assert arguments.get("bf16") is True
+    # An 8-bit format may stand in a word that was not read: then the precision stays open.
+    told = arguments.to_scenario_part().workload.get("precision")
+    assert told == (None if arguments.gaps else "bf16")
 
 
 # -- any text ----------------------------------------------------------------------------------
@@ -179,7 +183,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except InputError as error:
         assert str(error)
         return
-    assert made.layout or arguments.form == "short"
+    # A command that was not wholly read may leave every degree open.
+    assert made.layout or arguments.form == "short" or arguments.gaps
     assert made.stated_layout() is not None
 
 
