@@ -11,7 +11,14 @@ import dataclasses
 from collections.abc import Sequence
 from math import lcm
 
-from meshplan.constraints.decisions import DEGREES, DERIVED
+from meshplan.constraints.decisions import (
+    DEGREES,
+    DERIVED,
+    GRAPH_FLAGS,
+    GRAPH_SCOPES,
+    RECOMPUTE_FLAGS,
+    RECOMPUTE_MODULES,
+)
 from meshplan.constraints.layout import Layout, Value
 from meshplan.constraints.problem import Problem, scope_values
 from meshplan.constraints.rule import Rule, Violation
@@ -64,7 +71,27 @@ def with_nearest(
         found["seq_len"] = list(lengths)
     if rule.id in _GRIDS and (clusters := search.clusters()):
         found["gpus"] = list(clusters)
-    return dataclasses.replace(violation, nearest=found)
+    return dataclasses.replace(violation, nearest=_as_stated(found, layout))
+
+
+def _as_stated(found: dict[str, list[Value]], layout: Layout) -> dict[str, list[Value]]:
+    """The values by the names of a layout text: ``rc_full = 0`` as ``recompute = none``."""
+    stated: dict[str, list[Value]] = {}
+    for name, values in found.items():
+        if name == "rc_full" or name in RECOMPUTE_FLAGS:
+            key, present, every = "recompute", layout.recompute, RECOMPUTE_MODULES
+        elif name in GRAPH_FLAGS:
+            key, present, every = "graphs", layout.cuda_graphs, GRAPH_SCOPES
+        else:
+            stated[name] = values
+            continue
+        module = name[3:]
+        for value in values:
+            kept = [m for m in every if (value if m == module else m in present)]
+            text = "full" if name == "rc_full" and value else "+".join(kept) or "none"
+            if text not in stated.setdefault(key, []):
+                stated[key].append(text)
+    return stated
 
 
 def _settings(rule: Rule, stated: Stated) -> list[str]:

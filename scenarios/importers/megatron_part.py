@@ -9,12 +9,12 @@ does what may stand in a word of the command that was not read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args
 
 from meshplan.scenarios.checks import MAX_DEGREE, listed
 from meshplan.scenarios.choices import GraphScope, RecomputeModule
 from meshplan.scenarios.importers.megatron_flags import spelt
+from meshplan.scenarios.importers.megatron_sections import ScenarioPart
 from meshplan.scenarios.importers.megatron_stages import (
     SPLIT_SOURCES,
     VIRTUAL_SOURCES,
@@ -41,43 +41,6 @@ _FP8 = {
 }
 _MODULES = get_args(RecomputeModule)
 _SCOPES = get_args(GraphScope)
-
-
-@dataclass(frozen=True)
-class ScenarioPart:
-    """Sections of a scenario file, and what was decided on the way.
-
-    Attributes
-    ----------
-    layout, options, workload, training
-        The sections, as plain data; what is open is absent.
-    notes
-        Defaults that were taken, and what a scenario cannot hold, in sentences.
-    """
-
-    layout: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
-    workload: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    def sections(self) -> dict[str, dict[str, Any]]:
-        """The sections that say anything, as in a scenario file."""
-        named = {
-            "workload": self.workload,
-            "layout": self.layout,
-            "options": self.options,
-            "training": self.training,
-        }
-        return {name: dict(section) for name, section in named.items() if section}
-
-    def stated_layout(self) -> dict[str, Any]:
-        """Degrees and options in one mapping, as ``meshplan.check`` takes it."""
-        return {**self.layout, **self.options, **self._batch()}
-
-    def _batch(self) -> dict[str, Any]:
-        size = self.workload.get("global_batch_size")
-        return {} if size is None else {"gbs": size}
 
 
 def scenario_part(arguments: MegatronArguments, layers: int | None = None) -> ScenarioPart:

@@ -74,7 +74,17 @@ def from_script(text: str, name: str) -> MegatronArguments:
         for _, _, words in script.unused:
             _take(words, collected, unknown, notes, gaps)
     if not collected.settings:
-        raise nothing(name)
+        misspelt = next((one for one in unknown.values() if one.near), None)
+        raise (
+            nothing(name)
+            if misspelt is None
+            else InputError(
+                f"{misspelt.name[:60]} is no flag that is read, and there is no other",
+                advice=f"write {misspelt.near} in its place.",
+                file=name,
+                line=misspelt.line,
+            )
+        )
     conditional = [one for one in collected.settings.values() if one.conditional]
     notes += [
         f"line {one.line}: {spelt(one.name)} stands under a condition; taken as given"

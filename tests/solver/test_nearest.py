@@ -107,3 +107,14 @@ def test_expert_tensor_parallelism_follows_without_expert_parallelism() -> None:
     report = check(scenario("qwen3-30b-a3b", 8), "tp=4,ep=1")
     assert report.layout.etp == 4
     assert any("with ep = 1 it follows tp" in text for text in report.assumed)
+
+
+def test_options_are_named_as_they_are_written() -> None:
+    """Tests graphs of attention under full recompute: no recompute or no graphs would be legal."""
+    asked = scenario("qwen3-30b-a3b", 8)
+    report = check(asked, "tp=1,pp=1,ep=8,recompute=full,graphs=attn+moe+moe_router")
+    named = {one.rule: one.nearest for one in report.violations}
+    assert not [key for found in named.values() for key in found if key.startswith(("rc_", "cg_"))]
+    assert {"recompute": ["none"]} in named.values(), "full recompute captures no module"
+    routers = [found["graphs"] for found in named.values() if "graphs" in found]
+    assert ["attn+moe_router", "attn+moe"] in routers, "moe and moe_router exclude each other"

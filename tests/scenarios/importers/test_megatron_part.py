@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.importers.arguments import part
+from meshplan.scenarios.importers import read_arguments
+from tests.scenarios.importers.arguments import part, refusal
 
 # -- defaults of Megatron-LM -------------------------------------------------------------------
 
@@ -175,3 +176,74 @@ def test_formats_of_the_state(flags: str, gradients: str, moments: str | None) -
 def test_offload(flags: str, offload: float) -> None:
     """Tests the fraction of the optimizer on the host."""
     assert part(f"x {flags}").options["optimizer_offload"] == offload
+
+
+# -- what was not read -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "line"),
+    [
+        ("x --bf16 $EXTRA", "$EXTRA", 1),
+        ("x --micro-batch-size 1 \\\n $(cat extra.txt)", "cat extra.txt", 2),
+        ('x --bf16 --swiglu "$@"', "$@", 1),
+        ('x --bf16 --unknown-flag "${EXTRA[@]}"', "EXTRA[@]", 1),
+        ("x --bf16 ${MOE:+--expert-model-parallel-size 8}", "MOE:+", 1),
+        ('E=""\n[ $D ] && E="--context-parallel-size 2"\nx --bf16 $E', "$E", 3),
+        ('P="--context-parallel-size 2"\nif a; then P="--context-parallel-size 4"; fi\nx --bf16 $P',
+         "$P", 3),
+    ],
+)  # fmt: skip
+def test_unread_words_leave_all_else_open(text: str, word: str, line: int) -> None:
+    """Tests that a word that was not read is told, and nothing is taken as Megatron's default."""
+    arguments = read_arguments(text)
+    told = [note for note in arguments.notes if "may stand there" in note]
+    assert len(told) == 1 and word in told[0]
+    assert told[0].startswith(f"line {line}: ")
+    made = arguments.to_scenario_part()
+    assert set(made.layout) <= {"mbs"}
+    assert made.options == {} and made.training == {} and made.workload == {}
+    assert any(note.startswith("left open, as") and "pp" in note for note in made.notes)
+
+
+def test_values_of_other_flags_are_no_gap() -> None:
+    """Tests that --data-path $DATA is told as a value: degrees are Megatron-LM's default then."""
+    arguments = read_arguments("torchrun $RUN pretrain_gpt.py --data-path $DATA --bf16")
+    assert arguments.gaps == ()
+    assert any("$DATA on line 1" in note for note in arguments.notes)
+    assert arguments.to_scenario_part().layout["pp"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'O="--bf16"\nif a; then\nO+=" --context-parallel-size 2"\nfi\nx $O',
+        'O="--bf16"\nif a; then\nO="$O --context-parallel-size 2"\nfi\nx $O',
+        'if a; then\n\nO="--context-parallel-size 2"\nfi\nx --bf16 $O',
+    ],
+)
+def test_flags_that_a_condition_adds_are_told(text: str) -> None:
+    """Tests that a string that grows under a condition is taken as given, with the note."""
+    arguments = read_arguments(text)
+    assert arguments.to_scenario_part().layout["cp"] == 2
+    said = "line 3: --context-parallel-size stands under a condition; taken as given"
+    assert said in arguments.notes
+
+
+@pytest.mark.parametrize(
+    ("flag", "near", "key"),
+    [
+        ("--expert-parallel-size", "--expert-model-parallel-size", "ep"),
+        ("--expert-model-parallel", "--expert-model-parallel-size", "ep"),
+        ("--pipeline-parallel-size", "--pipeline-model-parallel-size", "pp"),
+        ("--pipeline-model-parallel-siz", "--pipeline-model-parallel-size", "pp"),
+        ("--ep", "--expert-model-parallel-size", "ep"),
+    ],
+)
+def test_near_misses_are_told_and_open(flag: str, near: str, key: str) -> None:
+    """Tests that a flag that Megatron-LM would refuse names its likely one, which stays open."""
+    arguments = read_arguments(f"x --bf16 {flag} 2")
+    assert [one.near for one in arguments.unknown] == [near]
+    layout = arguments.to_scenario_part().layout
+    assert key not in layout and layout["cp"] == 1
+    assert refusal(f"x {flag} 2").advice == f"write {near} in its place."
