@@ -129,6 +129,11 @@ def read_yaml_file(path: str | Path) -> YamlDocument:
             f"the file {name!r} cannot be read: {error.strerror or error}",
             advice="check that you may read it.",
         ) from None
+    return read_yaml(decoded(content, name), name)
+
+
+def decoded(content: bytes, name: str) -> str:
+    """The text of a file's bytes; an ``InputError`` if they are over 1 MiB, or no UTF-8."""
     if len(content) > MAX_BYTES:
         raise InputError(
             f"the file is larger than {MAX_BYTES} bytes",
@@ -136,7 +141,7 @@ def read_yaml_file(path: str | Path) -> YamlDocument:
             file=name,
         )
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"byte {content[error.start]:#04x} at offset {error.start} is not UTF-8 text",
@@ -144,7 +149,6 @@ def read_yaml_file(path: str | Path) -> YamlDocument:
             file=name,
             line=content.count(b"\n", 0, error.start) + 1,
         ) from None
-    return read_yaml(text, name)
 
 
 def read_yaml(text: str, name: str = "<string>") -> YamlDocument:

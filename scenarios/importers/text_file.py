@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.yaml_reader import MAX_BYTES, decoded
 
-#: Largest file that is read; launch scripts and model configurations have a few kilobytes.
-MAX_BYTES = 1 << 20
 #: Name of standard input in messages, and the path that stands for it.
 STANDARD_INPUT = "<standard input>"
 DASH = "-"
@@ -28,22 +27,7 @@ def read_text(path: str | Path) -> tuple[str, str]:
     else:
         name = str(path)
         content = _content(name)
-    if len(content) > MAX_BYTES:
-        raise InputError(
-            f"the file is larger than {MAX_BYTES} bytes",
-            advice="this is not the file you meant; such files have a few kilobytes.",
-            file=name,
-        )
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"byte {content[error.start]:#04x} at offset {error.start} is not UTF-8 text",
-            advice="save the file as UTF-8, or check that it is a text file.",
-            file=name,
-            line=content.count(b"\n", 0, error.start) + 1,
-        ) from None
-    return checked_text(text, name), name
+    return checked_text(decoded(content, name), name), name
 
 
 def _content(name: str) -> bytes:
