@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from meshplan.constraints.decisions import DECISIONS
+from meshplan.constraints.decisions import DECISIONS, DERIVED
 from meshplan.constraints.layout import Layout, Value
 
 if TYPE_CHECKING:
@@ -158,13 +158,16 @@ class Problem:
         """Tokens of one micro-batch on one context-parallel rank."""
         return -(-self.seq_len * mbs // cp)
 
+    def derived(self, tp: int, cp: int, mbs: int) -> dict[str, int]:
+        """The derived quantities that a scope may name (``decisions.DERIVED``), by name."""
+        tokens = self.tokens(cp, mbs)
+        return {"attention_tokens": tokens, "moe_tokens": -(-tokens // tp)}
+
 
 def scope_value(problem: Problem, layout: Layout, name: str) -> Value:
     """Value of a scope name, derived quantities included."""
-    if name == "attention_tokens":
-        return problem.tokens(layout.cp, layout.mbs)
-    if name == "moe_tokens":
-        return -(-problem.tokens(layout.cp, layout.mbs) // layout.tp)
+    if name in DERIVED:
+        return problem.derived(layout.tp, layout.cp, layout.mbs)[name]
     return layout.value(name)
 
 

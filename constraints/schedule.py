@@ -84,29 +84,3 @@ def _undominated(vectors: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
 def live_chunks_total(pp: int, vpp: int, ga: int, rank: int) -> int:
     """Most chunk-micro-batches alive on ``rank`` at once."""
     return max(sum(vector) for vector in live_chunks(pp, vpp, ga, rank))
-
-
-def least_live(pp: int, vpp: int, ga: int, rank: int) -> tuple[int, int]:
-    """Rational lower bound of the live activations of a rank, valid for every split.
-
-    However a rank's layers are spread over its chunks, some moment of the schedule keeps at
-    least ``numerator / denominator`` times the sum of one micro-batch's activations over all of
-    its chunks alive: the mean over any set of schedule moments bounds the maximum, and the mean
-    of the live vectors weighted to equal counts is the best such bound.
-
-    Returns
-    -------
-    (numerator, denominator)
-        The best bound found among means over all vectors and over cyclic families; for a
-        single chunk it is exact.
-    """
-    vectors = live_chunks(pp, vpp, ga, rank)
-    if vpp == 1:
-        return vectors[0][0], 1
-    best = max(min(vector) for vector in vectors), 1
-    # The mean over several moments: chunk v is alive sum_i c_i[v] / n times on average; the
-    # smallest of these averages is alive for every chunk, hence for every split.
-    sums = [sum(vector[v] for vector in vectors) for v in range(vpp)]
-    if min(sums) * best[1] > best[0] * len(vectors):
-        best = min(sums), len(vectors)
-    return best

@@ -20,13 +20,12 @@ from typing import Any, TypeAlias
 import yaml
 
 from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.files import MAX_BYTES, read_file
 
 #: Keys and list indices that lead from the top of a document to a value.
 KeyPath: TypeAlias = tuple[str | int, ...]
 
 #: Limits on one document.  A scenario has about 50 nodes and 5 levels; a list of NVLink domains
-#: can have thousands of entries.  They keep hostile files from costing seconds or gigabytes.
-MAX_BYTES = 1 << 20
 MAX_NODES = 20_000
 MAX_DEPTH = 40
 MAX_DIGITS = 100
@@ -109,46 +108,7 @@ def read_yaml_file(path: str | Path) -> YamlDocument:
         If the file is missing, a folder, unreadable, larger than 1 MiB, not UTF-8, or refused by
         :func:`read_yaml`.
     """
-    name = str(path)
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError(
-            f"the file {name!r} does not exist",
-            advice=_neighbour(name) or "check the path and the folder you are in.",
-        ) from None
-    except IsADirectoryError:
-        raise InputError(
-            f"{name!r} is a folder, not a file", advice="name one file in it."
-        ) from None
-    except ValueError:  # a NUL character in the path
-        raise InputError(f"{name!r} is not a possible path", advice="check the path.") from None
-    except OSError as error:
-        raise InputError(
-            f"the file {name!r} cannot be read: {error.strerror or error}",
-            advice="check that you may read it.",
-        ) from None
-    return read_yaml(decoded(content, name), name)
-
-
-def decoded(content: bytes, name: str) -> str:
-    """The text of a file's bytes; an ``InputError`` if they are over 1 MiB, or no UTF-8."""
-    if len(content) > MAX_BYTES:
-        raise InputError(
-            f"the file is larger than {MAX_BYTES} bytes",
-            advice="this is not the file you meant; such files have a few kilobytes.",
-            file=name,
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"byte {content[error.start]:#04x} at offset {error.start} is not UTF-8 text",
-            advice="save the file as UTF-8, or check that it is a text file.",
-            file=name,
-            line=content.count(b"\n", 0, error.start) + 1,
-        ) from None
+    return read_yaml(read_file(path), str(path))
 
 
 def read_yaml(text: str, name: str = "<string>") -> YamlDocument:
@@ -358,19 +318,6 @@ def _cure(problem: str) -> str:
     if "undefined alias" in problem:
         return "put a text that starts with '*' in quotes."
     return "check the quotes, brackets and indents here and on the line before."
-
-
-def _neighbour(name: str) -> str | None:
-    """Advice that names a file of nearly the same name in the same folder, if there is one."""
-    from difflib import get_close_matches
-
-    path = Path(name)
-    try:
-        names = sorted(entry.name for entry in path.parent.iterdir())
-    except (OSError, ValueError):
-        return None
-    near = get_close_matches(path.name, names, n=1)
-    return f"you meant {str(path.with_name(near[0]))!r}." if near else None
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -74,11 +74,6 @@ class Axes:
         """Length of each axis."""
         return (len(self.mesh), *(len(self.others[axis]) for axis in AXES[1:]))
 
-    def restricted(self, rows: Sequence[int]) -> Axes:
-        """The same axes with these mesh rows only."""
-        kept = [self.mesh[i] for i in rows]
-        return Axes(self.problem, self.pp, self.mesh_names, kept, self.others)
-
     def values(self, indices: Sequence[int]) -> dict[str, Value]:
         """All decisions of one cell, given its index along each axis."""
         named: dict[str, Value] = {"pp": self.pp}
@@ -159,7 +154,6 @@ class Axes:
         rows = []
         for row in self.mesh:
             cp, mbs, tp = int(row[column["cp"]]), int(row[column["mbs"]]), int(row[column["tp"]])
-            tokens = self.problem.tokens(cp, mbs)
-            derived = {"attention_tokens": tokens, "moe_tokens": -(-tokens // tp)}
+            derived = self.problem.derived(tp, cp, mbs)
             rows.append(tuple(derived[n] if n in derived else row[column[n]] for n in names))
         return rows

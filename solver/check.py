@@ -18,7 +18,7 @@ from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.schema import Scenario
 from meshplan.solver.complete import MEANINGLESS, can_cost, complete, with_pins
 from meshplan.solver.judge import Cost, active_rules, cost, violations
-from meshplan.solver.layout_text import Stated, read_layout
+from meshplan.solver.layout_text import Stated, read_layout, stated_by
 from meshplan.solver.nearest import with_nearest
 from meshplan.solver.results import CheckReport
 
@@ -45,7 +45,8 @@ def check(
     """
     if isinstance(layout, Layout):
         problem = resolve(scenario)
-        return judge_layout(problem, layout, problem.assumed)
+        report = judge_layout(problem, layout, problem.assumed)
+        return _with_nearest(report, stated_by(layout))
     if not isinstance(layout, Mapping | str | None):
         raise InputError(
             f"layout is a {type(layout).__name__}, but must be a text, a mapping or a Layout",
@@ -59,9 +60,7 @@ def check(
     # Sentences of the search on what it may try do not hold for one layout.
     kept = tuple(text for text in problem.assumed if not text.startswith(("layout.", "options.")))
     report = judge_layout(problem, whole, (*completed, *_overridden(problem, stated), *kept))
-    rules = _rules(problem)
-    mended = (with_nearest(problem, pinned, whole, rules, one) for one in report.violations)
-    return dataclasses.replace(report, violations=tuple(mended))
+    return _with_nearest(report, pinned)
 
 
 def judge_layout(problem: Problem, layout: Layout, assumed: tuple[str, ...] = ()) -> CheckReport:
@@ -78,6 +77,14 @@ def judge_layout(problem: Problem, layout: Layout, assumed: tuple[str, ...] = ()
         found = ((one.id, one.check(problem, layout, costs.ranks)) for one in ALL_ADVISORIES)
         advisories = tuple((name, text) for name, text in found if text is not None)
     return CheckReport(problem, status, layout, broken, costs, advisories, assumed)
+
+
+def _with_nearest(report: CheckReport, stated: Stated) -> CheckReport:
+    """The report with what a person could change to mend each broken rule."""
+    problem, layout = report.problem, report.layout
+    rules = _rules(problem)
+    mended = (with_nearest(problem, stated, layout, rules, one) for one in report.violations)
+    return dataclasses.replace(report, violations=tuple(mended))
 
 
 def _rules(problem: Problem) -> list[Rule]:

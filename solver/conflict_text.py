@@ -134,13 +134,11 @@ def _following(
         int(example[n]) for n in ("tp", "cp", "pp", "etp", "ep", "gbs", "mbs")
     )
     dp = int(pinned["dp"][0]) if "dp" in pinned else max(1, problem.gpus // (tp * cp * pp))
-    tokens = problem.tokens(cp, mbs)
     return {
         "dp": dp,
         "edp": int(pinned["edp"][0])
         if "edp" in pinned
         else max(1, problem.gpus // (etp * ep * pp)),
         "ga": int(pinned["ga"][0]) if "ga" in pinned else max(1, gbs // (mbs * dp)),
-        "attention_tokens": tokens,
-        "moe_tokens": -(-tokens // tp),
+        **problem.derived(tp, cp, mbs),
     }

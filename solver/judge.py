@@ -6,7 +6,6 @@ through :func:`cost` and :func:`violations` first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from meshplan.constraints.layout import Layout
@@ -46,20 +45,15 @@ def active_rules(problem: Problem) -> tuple[Rule, ...]:
     return tuple(rule for rule in ALL_RULES if rule.applies(problem))
 
 
-def violations(
-    problem: Problem, layout: Layout, rules: Iterable[Rule] | None = None
-) -> list[Violation]:
-    """All rules that a layout breaks, each with its numbers and nearest legal values."""
+def violations(problem: Problem, layout: Layout) -> list[Violation]:
+    """All rules that a layout breaks, each with its numbers; :mod:`.nearest` adds remedies."""
     found: list[Violation] = []
-    for rule in active_rules(problem) if rules is None else rules:
+    for rule in active_rules(problem):
         values = scope_values(problem, layout, rule.scope)
         if rule.holds(problem, *values):
             continue
         named = dict(zip(rule.scope, values, strict=True))
-        nearest = {
-            name: legal for name in rule.scope if (legal := _nearest(problem, rule, layout, name))
-        }
-        found.append(Violation(rule.id, rule.explain(problem, *values), named, nearest))
+        found.append(Violation(rule.id, rule.explain(problem, *values), named, {}))
     for layout_rule in ALL_LAYOUT_RULES:
         text = layout_rule.check(problem, layout)
         if text is not None:
@@ -67,40 +61,8 @@ def violations(
     return found
 
 
-def _nearest(problem: Problem, rule: Rule, layout: Layout, name: str) -> list[int | str]:
-    """Up to two values of one decision, nearest first, that alone would satisfy the rule."""
-    now = layout.value(name) if name not in ("attention_tokens", "moe_tokens") else 0
-    index = rule.scope.index(name)
-    values = list(scope_values(problem, layout, rule.scope))
-    if isinstance(now, str):
-        options = [v for v in problem.candidates.get(name, ()) if v != now]
-    else:
-        now = int(now)
-        numbers = {now // d for d in range(1, 65)} | {now + d for d in range(-8, 9)}
-        numbers |= {now * d for d in range(2, 9)} | {1 << i for i in range(18)}
-        if name.startswith(("rc_", "cg_")):
-            numbers = {0, 1}
-        near = sorted((v for v in numbers if v >= 0 and v != now), key=lambda v: abs(v - now))
-        options = list(near)
-        if not name.startswith(("rc_", "cg_")) and name != "offload":
-            options = [v for v in options if int(v) >= 1]
-    legal: list[int | str] = []
-    for option in options:
-        values[index] = option
-        if rule.holds(problem, *values):
-            legal.append(option)
-        if len(legal) == 2:
-            break
-    return legal
-
-
 def model_tflops_per_gpu(problem: Problem, layout: Layout, step_us: int) -> float:
     """Model TFLOP/s of one GPU (Megatron's counting: causal attention counted half)."""
     flops = flops_per_token(problem.model, problem.seq_len).total
     tokens = layout.gbs * problem.seq_len
     return flops * tokens / step_us / problem.gpus / 1e6
-
-
-def per_sample_us(step_us: int, gbs: int, largest_gbs: int) -> int:
-    """Step time scaled to the largest batch that the scenario allows, rounded up."""
-    return -(-step_us * largest_gbs // gbs)

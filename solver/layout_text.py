@@ -17,6 +17,7 @@ from meshplan.constraints.decisions import (
     GRAPH_SCOPES,
     RECOMPUTE_MODULES,
 )
+from meshplan.constraints.layout import Layout
 from meshplan.scenarios.checks import MAX_DEGREE, shown
 from meshplan.scenarios.errors import InputError
 
@@ -63,6 +64,20 @@ class Stated:
     graphs: tuple[str, ...] | None = None
     pipeline: str | None = None
     free: frozenset[str] = frozenset()
+
+
+def stated_by(layout: Layout) -> Stated:
+    """All that a whole layout states; ``dp``, ``edp`` and ``ga`` follow from its other degrees."""
+    following = ("dp", "edp", "ga")
+    return Stated(
+        degrees={name: getattr(layout, name) for name in DEGREES if name not in following},
+        recompute=layout.recompute,
+        recompute_full=layout.recompute_full,
+        offload=layout.offload,
+        dispatcher=layout.dispatcher,
+        cp_comm=layout.cp_comm,
+        graphs=layout.cuda_graphs,
+    )
 
 
 def read_layout(layout: Mapping[str, object] | str | None) -> Stated:

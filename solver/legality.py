@@ -78,9 +78,10 @@ class Legality:
     ) -> dict[tuple[Value, ...], int]:
         result: dict[tuple[Value, ...], int] = {}
         for values in itertools.product(*(domains[s] for s in sources)):
-            named = dict(zip(sources, values, strict=True))
-            tokens = self.problem.tokens(int(named["cp"]), int(named["mbs"]))
-            result[values] = -(-tokens // int(named.get("tp", 1)))
+            named = {source: int(v) for source, v in zip(sources, values, strict=True)}
+            result[values] = self.problem.derived(named.get("tp", 1), named["cp"], named["mbs"])[
+                name
+            ]
         return result
 
     @staticmethod

@@ -63,8 +63,8 @@ def with_nearest(
     for name in _settings(rule, stated):
         if name in DEGREES:
             values: list[Value] = list(search.degrees(rule, name))
-        else:  # an option: few values, which the judge tries alone
-            values = violation.nearest.get(name, [])
+        else:
+            values = search.options(rule, name)
         if values:
             found[name] = values
     if _SEQUENCE in rule.fields and (lengths := search.lengths(rule)):
@@ -132,6 +132,28 @@ class _Search:
                 if len(mending) == _MOST:
                     break
         return (mending or harmless)[:_MOST]
+
+    def options(self, rule: Rule, name: str) -> list[Value]:
+        """Values of an option that alone satisfy ``rule``."""
+        now = self.layout.value(name)
+        tried: Sequence[Value]
+        if isinstance(now, str):
+            tried = self.problem.candidates.get(name, ())
+        elif name == "offload":
+            tried = self._percents_nearest_first()
+        else:  # a recompute module or graph scope, in or out
+            tried = (0, 1)
+        index = rule.scope.index(name)
+        values = list(scope_values(self.problem, self.layout, rule.scope))
+        legal: list[Value] = []
+        for value in tried:
+            values[index] = value
+            if value != now and rule.holds(self.problem, *values):
+                legal.append(value)
+        return legal[:_MOST]
+
+    def _percents_nearest_first(self) -> list[int]:
+        return sorted(range(101), key=lambda percent: abs(percent - self.layout.offload))
 
     def _still_broken(self, changed: Layout) -> list[Rule]:
         """Rules that a changed layout breaks, without those that follow from other faults."""

@@ -107,7 +107,6 @@ class Statistics:
     cells: int = 0
     refined: int = 0
     programs: int = 0
-    program_s: float = 0.0
 
 
 def _worthwhile_graphs(costs: CellCosts) -> Mask:

@@ -87,13 +87,11 @@ class Search:
             if least >= NEVER:
                 self.refuted.add(cell.shape, gbs, vector, most_step, peak)
                 return None
-        started = time.monotonic()
-        limit = 1e6 if self.deadline is None else self.deadline - started
+        limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()
         goal = Goal(minimise, [most_step], peak, least)
         self.statistics.programs += 1
         ga = [int(cell.ga[0])]
         answer = solve_program(self.problem, cell.shape, cell.costs, ga, goal, limit)
-        self.statistics.program_s += time.monotonic() - started
         if answer is None:
             self.refuted.add(cell.shape, gbs, vector, most_step, peak)
         elif answer.proved and minimise == "step":
@@ -250,8 +248,8 @@ class Search:
     def canonical(self, pools: list[Pool], most: int, peak: int) -> None:
         """Among plans within this peak: the least step time, then the canonical order."""
         assert self.best is not None
-        if self.scaled_step(self.best) < most:
-            most = self.scaled_step(self.best) if self.best.peak <= peak else most
+        if self.best.peak <= peak:
+            most = min(most, self.scaled_step(self.best))
         kept = [pool for some in pools for pool in self.space.bounded(some, most, peak)]
         best = self.scaled_step(self.best)
         for bound, cell in in_order(kept, [pool.least for pool in kept]):

@@ -40,8 +40,6 @@ _SILENT = frozenset(
     {"echo", "printf", ":", "test", "[", "[[", "cat", "mkdir", "set", "shift", "case", "function"}
 )
 _REDIRECTION = re.compile(r"[0-9]?>|>>|<|<<<")
-# Unread pieces are carried through splitting and joining as private-use characters.
-MARK = re.compile("\ue000([0-9]+)\ue001")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from meshplan.scenarios.errors import InputError
-from meshplan.scenarios.yaml_reader import MAX_BYTES, decoded
+from meshplan.scenarios.files import MAX_BYTES, decoded, read_file
 
 #: Name of standard input in messages, and the path that stands for it.
 STANDARD_INPUT = "<standard input>"
@@ -23,29 +23,11 @@ def read_text(path: str | Path) -> tuple[str, str]:
     """
     if str(path) == DASH:
         name = STANDARD_INPUT
-        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        text = decoded(sys.stdin.buffer.read(MAX_BYTES + 1), name)
     else:
         name = str(path)
-        content = _content(name)
-    return checked_text(decoded(content, name), name), name
-
-
-def _content(name: str) -> bytes:
-    try:
-        with open(name, "rb") as stream:
-            return stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        message, advice = "does not exist", "check the path and the folder you are in."
-    except IsADirectoryError:
-        message, advice = "is a folder, not a file", "name one file in it."
-    except ValueError:  # a NUL character in the path
-        message, advice = "is not a possible path", "check the path."
-    except OSError as error:
-        message, advice = (
-            f"cannot be read: {error.strerror or error}",
-            "check that you may read it.",
-        )
-    raise InputError(f"the file {name!r} {message}", advice=advice)
+        text = read_file(path)
+    return checked_text(text, name), name
 
 
 def checked_text(text: str, name: str) -> str:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshplan.scenarios.errors import InputError
-from meshplan.scenarios.yaml_reader import MAX_BYTES, read_yaml, read_yaml_file
+from meshplan.scenarios.files import MAX_BYTES
+from meshplan.scenarios.yaml_reader import read_yaml, read_yaml_file
 
 
 def refusal(text: str) -> InputError:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -118,3 +119,14 @@ def test_options_are_named_as_they_are_written() -> None:
     assert {"recompute": ["none"]} in named.values(), "full recompute captures no module"
     routers = [found["graphs"] for found in named.values() if "graphs" in found]
     assert ["attn+moe_router", "attn+moe"] in routers, "moe and moe_router exclude each other"
+
+
+def test_whole_layout_gets_settings_of_a_person() -> None:
+    """Tests a Layout of TP3: tp = 2 and 4 mend it, and no derived degree is named."""
+    asked = scenario("qwen3-30b-a3b", 64)
+    whole = check(asked, "tp=4,ep=8").layout
+    wrong = dataclasses.replace(whole, tp=3, recompute=("moe", "moe_act"))
+    named = {one.rule: one.nearest for one in check(asked, wrong).violations}
+    assert named["heads-tp"]["tp"] == [2, 4]  # 32 heads and 64 GPUs
+    assert not {"dp", "edp", "ga"} & {name for found in named.values() for name in found}
+    assert not any(name.startswith("rc_") for found in named.values() for name in found)
