@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 QUANTUM_BYTES = 1 << 18
 QUANTA_PER_GIB = (1 << 30) // QUANTUM_BYTES
 
+#: Share of a node's memory left to the system, the data loader and checkpoints.
+HOST_RESERVE = 0.2
+
 
 def quanta(bytes_: float) -> int:
     """Whole quanta that hold ``bytes_`` bytes, rounded up."""
@@ -43,16 +46,26 @@ class Pin:
 class Training:
     """Numeric formats and loss settings that the layout does not decide.
 
-    ``precision_aware`` and ``fp8_parameters`` are None when left to the default: precision-aware
-    with optimizer offload (Megatron-LM ``validate_args`` demands it) or bf16 moments; fp8
-    parameters whenever the compute precision is fp8.
+    ``precision_aware``, ``param_remainders`` and ``fp8_parameters`` are None when left to the
+    default: precision-aware with optimizer offload (Megatron-LM ``validate_args`` demands it) or
+    bf16 moments; remainders where the precision-aware optimizer keeps them; fp8 parameters
+    whenever the compute precision is fp8.
     """
 
     gradient_bytes: int = 4
     moment_bytes: int = 4
     precision_aware: bool | None = None
+    param_remainders: bool | None = None
+    distributed_optimizer: bool = True
     fp8_parameters: bool | None = None
     cross_entropy: str = "native"
+    fused_attention: bool = True
+    sequence_parallel: bool = True
+    hidden_dropout: float = 0.0
+    fused_gradients: bool = True
+    recompute_method: str = "uniform"
+    recompute_layers: int = 1
+    activation_offload: tuple[str, ...] = ()
     load_imbalance: float = 1.0
     overlap_expert_communication: bool = False
 
@@ -100,6 +113,7 @@ class Problem:
     limits: Limits = Limits()
     framework: str = "megatron-core"
     version: tuple[int, ...] = (0, 19)
+    transformer_engine: tuple[int, ...] = (2, 16)
     layout_string: str | None = None
     even_split: bool = False
     assumed: tuple[str, ...] = ()
@@ -125,6 +139,17 @@ class Problem:
     def kinds(self) -> tuple[LayerKind, ...]:
         """Distinct kinds of decoder layers, in order of first appearance."""
         return self.model.kinds
+
+    @cached_property
+    def cost_kinds(self) -> tuple[LayerKind, ...]:
+        """Kinds of all layers, that of the MTP layers included."""
+        mtp = (self.model.mtp_kind,) if self.model.mtp_layers else ()
+        return tuple(dict.fromkeys((*self.kinds, *mtp)))
+
+    @cached_property
+    def kind_counts(self) -> dict[LayerKind, int]:
+        """Number of decoder layers of each kind, in order of first appearance."""
+        return self.model.kind_counts
 
     @cached_property
     def pinned(self) -> dict[str, tuple[Value, ...]]:
@@ -153,6 +178,47 @@ class Problem:
         if self.training.precision_aware is None:
             return offload > 0 or self.training.moment_bytes < 4
         return self.training.precision_aware
+
+    @cached_property
+    def param_remainders(self) -> bool:
+        """Whether the precision-aware optimizer keeps 16 bits of each fp32 master weight.
+
+        Only with Transformer Engine 2.1 and newer, and not where Megatron-Core manages the
+        master weights itself: fp8 recipes other than delayed scaling (Megatron-LM
+        ``optimizer_config.py`` ``use_precision_aware_optimizer_no_fp8_or_ds_fp8``).
+        """
+        if self.training.param_remainders is not None:
+            return self.training.param_remainders
+        return self.transformer_engine >= (2, 1) and self.precision in ("bf16", "fp8-tensor")
+
+    @cached_property
+    def extra_warmup(self) -> int:
+        """Chunks that an interleaved schedule runs forward beyond its warm-up.
+
+        Overlapped expert communication pairs a forward with a backward pass of another
+        micro-batch (Megatron-LM ``schedules.py`` ``get_pp_rank_microbatches``).
+        """
+        return int(self.training.overlap_expert_communication and self.model.is_moe)
+
+    @cached_property
+    def uses_host_memory(self) -> bool:
+        """Whether a layout may keep something in host memory."""
+        values = (*self.candidates["offload"], *self.pinned.get("offload", ()))
+        return any(value != 0 for value in values) or bool(self.training.activation_offload)
+
+    @cached_property
+    def host_capacity(self) -> int:
+        """Host memory that one GPU's rank may use, in quanta."""
+        share = self.node_type.host_memory_gib / self.node_type.gpus_per_node
+        return int(share * (1 - HOST_RESERVE) * QUANTA_PER_GIB)
+
+    def optimizer_shards(self, ranks: int) -> int:
+        """Ranks that share the optimizer state of one parameter."""
+        return ranks if self.training.distributed_optimizer else 1
+
+    def sequence_shards(self, tp: int) -> int:
+        """TP ranks that share the sequence outside attention and MLP."""
+        return tp if self.training.sequence_parallel else 1
 
     def tokens(self, cp: int, mbs: int) -> int:
         """Tokens of one micro-batch on one context-parallel rank."""

@@ -45,6 +45,7 @@ def resolve(scenario: Scenario) -> Problem:
     cluster = resolve_cluster(scenario)
     _check_precision(scenario, cluster.node_type)
     _check_pins(scenario, cluster.gpus)
+    _check_activation_offload(scenario)
     assumed: list[str] = [*cluster.notes]
     candidates = _candidates(scenario, model, cluster.gpus)
     text = scenario.options.pipeline_layout
@@ -70,8 +71,17 @@ def resolve(scenario: Scenario) -> Problem:
             gradient_bytes=_STATE_BYTES[_state_format(training.gradient_dtype, model)],
             moment_bytes=_STATE_BYTES[_state_format(training.moment_dtype, model)],
             precision_aware=_flag(training.precision_aware_optimizer),
+            param_remainders=_flag(training.store_param_remainders),
+            distributed_optimizer=training.distributed_optimizer,
             fp8_parameters=_flag(training.fp8_parameters),
             cross_entropy=training.cross_entropy,
+            fused_attention=training.attention_backend == "fused",
+            sequence_parallel=training.sequence_parallel,
+            hidden_dropout=training.hidden_dropout,
+            fused_gradients=training.gradient_accumulation_fusion,
+            recompute_method=training.recompute_method,
+            recompute_layers=training.recompute_num_layers,
+            activation_offload=_modules(scenario.options.activation_offload),
             load_imbalance=training.load_imbalance,
             overlap_expert_communication=training.overlap_expert_communication,
         ),
@@ -84,6 +94,7 @@ def resolve(scenario: Scenario) -> Problem:
         ),
         framework=scenario.framework.name,
         version=scenario.framework.release,
+        transformer_engine=scenario.framework.transformer_engine_release,
         layout_string=None if text in ("auto", "even") else text,
         even_split=text == "even",
         assumed=tuple(assumed),
@@ -131,6 +142,21 @@ def _check_pins(scenario: Scenario, gpus: int) -> None:
             )
 
 
+def _check_activation_offload(scenario: Scenario) -> None:
+    """Refuse to offload the input of attn_proj alone.
+
+    Source: Megatron-LM ``transformer_config.py``: it is the output of core_attn, whose backward
+    pass needs it.
+    """
+    modules = _modules(scenario.options.activation_offload)
+    if "attn_proj" in modules and "core_attn" not in modules:
+        raise scenario.error_at(
+            "options.activation_offload",
+            f"options.activation_offload ([{', '.join(modules)}]) has attn_proj without core_attn.",
+            "add core_attn, whose output is what attn_proj reads.",
+        )
+
+
 _STATE_BYTES = {"fp32": 4, "bf16": 2}
 
 
@@ -147,6 +173,10 @@ def _state_format(written: str, model: ModelCard) -> str:
     if written != "auto":
         return written
     return "bf16" if model.is_moe else "fp32"
+
+
+def _modules(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def _flag(value: bool | str) -> bool | None:
@@ -171,7 +201,7 @@ def _candidates(scenario: Scenario, model: ModelCard, gpus: int) -> dict[str, tu
         "dispatcher": DISPATCHERS if model.is_moe else ("alltoall",),
         "cp_comm": CP_COMM_TYPES,
     }
-    useful = useful_modules(model)
+    useful = useful_modules(model, fused_attention=scenario.training.attention_backend == "fused")
     for flag, module in zip(RECOMPUTE_FLAGS, RECOMPUTE_MODULES, strict=True):
         candidates[flag] = (0, 1) if module in useful else (0,)
     graphs = {"attn", "mlp", "moe_router", "moe_preprocess"}
@@ -209,13 +239,13 @@ def _pipeline_degrees(scenario: Scenario, gpus: int, stages: int) -> tuple[Value
     return tuple(d for d in range(1, min(given, gpus) + 1) if given % d == 0)
 
 
-def useful_modules(model: ModelCard) -> frozenset[str]:
+def useful_modules(model: ModelCard, *, fused_attention: bool = True) -> frozenset[str]:
     """Recompute modules that save memory in this model.
 
-    ``core_attn`` is not among them: fused attention keeps no scores, so recomputing it saves
-    (almost) nothing and may even raise the peak (Megatron-Bridge pull request 3880).
+    ``core_attn`` is among them only where attention keeps its scores: recomputing fused attention
+    saves (almost) nothing and may even raise the peak (Megatron-Bridge pull request 3880).
     """
-    modules: set[str] = set()
+    modules: set[str] = set() if fused_attention else {"core_attn"}
     if model.attention == "mla":
         modules |= {"mla_up_proj", "layernorm"}
     if model.is_moe:
@@ -286,6 +316,16 @@ def _option_pins(scenario: Scenario) -> Iterator[Pin]:
             yield Pin(flag, (int(scope in scopes),), "options.cuda_graphs", text)
 
 
+def _memory_assumptions(scenario: Scenario) -> Iterator[str]:
+    """Defaults of the software that decide memory."""
+    training, framework = scenario.training, scenario.framework
+    if training.cross_entropy == "te" and "transformer_engine" not in framework.model_fields_set:
+        yield f"framework.transformer_engine = {framework.transformer_engine}"
+    if training.recompute_method == "block" or training.recompute_num_layers > 1:
+        layers = training.recompute_num_layers
+        yield f"training: full recompute is {training.recompute_method}, {layers} layers"
+
+
 def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
     """Defaults that can decide the answer, in the scenario's own field names."""
     given = scenario.model_fields_set
@@ -299,6 +339,7 @@ def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
     )
     if scenario.workload.precision != "bf16" and training.fp8_parameters == "auto":
         yield "training.fp8_parameters = auto: weights of the layers are kept in 8 bits or fewer"
+    yield from _memory_assumptions(scenario)
     if model.is_moe and training.load_imbalance == 1.0:
         yield "training.load_imbalance = 1.0: tokens spread evenly over the experts"
     if "limits" not in given or "memory_headroom" not in scenario.limits.model_fields_set:

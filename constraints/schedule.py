@@ -9,19 +9,22 @@ from __future__ import annotations
 from functools import lru_cache
 
 
-def warmup_microbatches(pp: int, vpp: int, ga: int, rank: int) -> int:
+def warmup_microbatches(pp: int, vpp: int, ga: int, rank: int, extra: int = 0) -> int:
     """Forward passes (of one chunk each) that ``rank`` runs before its first backward pass.
 
     Plain 1F1B (``vpp == 1``): ``pp - rank - 1``; interleaved, with groups of ``pp``
-    micro-batches: ``2*(pp - rank - 1) + (vpp - 1)*pp``.  Clipped to all that there is.
+    micro-batches: ``2*(pp - rank - 1) + (vpp - 1)*pp + extra``, where ``extra`` is 1 with
+    overlapped expert communication.  Clipped to all that there is.
     """
     if vpp == 1:
         return min(pp - rank - 1, ga)
-    return min(2 * (pp - rank - 1) + (vpp - 1) * pp, ga * vpp)
+    return min(2 * (pp - rank - 1) + (vpp - 1) * pp + extra, ga * vpp)
 
 
 @lru_cache(maxsize=65536)
-def live_chunks(pp: int, vpp: int, ga: int, rank: int) -> tuple[tuple[int, ...], ...]:
+def live_chunks(
+    pp: int, vpp: int, ga: int, rank: int, extra: int = 0
+) -> tuple[tuple[int, ...], ...]:
     """Live micro-batches of each chunk at the worst moments of the step.
 
     Returns
@@ -42,7 +45,7 @@ def live_chunks(pp: int, vpp: int, ga: int, rank: int) -> tuple[tuple[int, ...],
     replayed = ga if ga <= 4 * pp else 4 * pp + ga % pp
     order = _forward_order(pp, vpp, replayed)
     total = replayed * vpp
-    warmup = min(2 * (pp - rank - 1) + (vpp - 1) * pp, total)
+    warmup = warmup_microbatches(pp, vpp, replayed, rank, extra)
     live = [0] * vpp
     seen: set[tuple[int, ...]] = set()
     for step in range(total):

@@ -1,15 +1,17 @@
 """meshplan: the best parallel layout for a large-model training run, with its proof.
 
-===================  ==========================================================
-:func:`load`         read a scenario file
-:func:`solve`        the best plan, or the proof that there is none
-:func:`check`        judge one layout, with no solver
-:class:`Plan`        a layout with its memory, step time and proof
-:class:`Infeasible`  why nothing fits
-:class:`Unknown`     a limit stopped the search before any plan
-:class:`CheckReport` what :func:`check` found
-:class:`InputError`  bad input, in words for people
-===================  ==========================================================
+=====================  ==========================================================
+:func:`load`           read a scenario file
+:func:`solve`          the best plan, or the proof that there is none
+:func:`check`          judge one layout, with no solver
+:class:`Plan`          a layout with its memory, step time and proof
+:class:`Infeasible`    why nothing fits
+:class:`Unknown`       a limit stopped the search before any plan
+:class:`CheckReport`   what :func:`check` found
+:func:`memory`         the memory of one layout, rank by rank and item by item
+:class:`MemoryReport`  what :func:`memory` found
+:class:`InputError`    bad input, in words for people
+=====================  ==========================================================
 
 Importing the package is cheap: what is heavy is imported when it is used.
 """
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshplan.constraints.layout import Layout
     from meshplan.scenarios import InputError, Scenario
+    from meshplan.solver.memory import MemoryReport
     from meshplan.solver.progress import Progress
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
 
@@ -31,6 +34,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CheckReport": "meshplan.solver.results",
     "Infeasible": "meshplan.solver.results",
+    "MemoryReport": "meshplan.solver.memory",
     "InputError": "meshplan.scenarios.errors",
     "Plan": "meshplan.solver.results",
     "Progress": "meshplan.solver.progress",
@@ -117,6 +121,32 @@ def check(
     return check_layout(_scenario(scenario), layout)
 
 
+def memory(
+    scenario: Scenario | str | Path,
+    layout: Layout | Mapping[str, object] | str | None = None,
+    *,
+    rank: int | None = None,
+) -> MemoryReport:
+    """Memory of one layout of a scenario: events of each rank, items, what changes would give.
+
+    Parameters
+    ----------
+    scenario, layout
+        As for :func:`check`.
+    rank
+        Pipeline rank that is shown item by item; the fullest by default.
+
+    Raises
+    ------
+    InputError
+        If the scenario or the layout cannot be read, the layout has no memory to speak of, or
+        there is no such rank.
+    """
+    from meshplan.solver.memory import memory as memory_of
+
+    return memory_of(_scenario(scenario), layout, rank=rank)
+
+
 def _scenario(given: object) -> Scenario:
     """The scenario itself, or the one in the file whose path is given."""
     from meshplan.scenarios import InputError, Scenario
@@ -150,10 +180,12 @@ __all__ = [
     "CheckReport",
     "Infeasible",
     "InputError",
+    "MemoryReport",
     "Plan",
     "Unknown",
     "__version__",
     "check",
     "load",
+    "memory",
     "solve",
 ]

@@ -16,6 +16,11 @@ RecomputeModule: TypeAlias = Literal[
 ]
 GraphScope: TypeAlias = Literal["attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba"]
 Dispatcher: TypeAlias = Literal["alltoall", "deepep", "hybridep"]
+#: Modules whose saved inputs fine-grained offload keeps on the host (Megatron-Core
+#: ``offload_modules``).
+OffloadModule: TypeAlias = Literal[
+    "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act"
+]
 
 _KEBAB = r"[a-z0-9]+(?:-[a-z0-9]+)*"
 _PIPELINE_LAYOUT = r"[EtmL|()*0-9,]+"
@@ -107,6 +112,7 @@ def _version(value: object) -> str:
 
 _MODULES: tuple[str, ...] = get_args(RecomputeModule)
 _SCOPES: tuple[str, ...] = get_args(GraphScope)
+_OFFLOADED: tuple[str, ...] = get_args(OffloadModule)
 
 #: A parallel degree or a count of GPUs.
 Degree = Annotated[int, Within(1, MAX_DEGREE)]
@@ -140,6 +146,12 @@ CudaGraphs = Annotated[
     PlainValidator(_names_or(("none", "auto"), _SCOPES)),
     PlainSerializer(_as_written),
     _names_json(("none", "auto"), _SCOPES),
+]
+ActivationOffload = Annotated[
+    Literal["none"] | tuple[OffloadModule, ...],
+    PlainValidator(_names_or(("none",), _OFFLOADED)),
+    PlainSerializer(_as_written),
+    _names_json(("none",), _OFFLOADED),
 ]
 #: ``auto`` or the fraction of the optimizer state on the host: false is 0.0, true is 1.0.
 OptimizerOffload = Annotated[

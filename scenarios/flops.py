@@ -31,7 +31,8 @@ class FlopsBreakdown:
     dense_mlp, routed_experts, shared_experts
         MLPs; ``routed_experts`` includes latent projections.
     mtp_merge
-        Linear and norms in front of the MTP layers (the layers count in the parts above).
+        Linear and norms in front of the MTP layers (the layers count in the parts above); not
+        counted in hybrid models.
     logits
         Output head, once more for each MTP layer.
     """
@@ -83,7 +84,8 @@ def flops_per_token(card: ModelCard, seq_len: int) -> FlopsBreakdown:
     for kind, number in card.kind_counts.items():
         flops += layer_flops_per_token(card, kind, seq_len) * number
     mtp_layer = layer_flops_per_token(card, card.mtp_kind, seq_len)
-    merge = 2 * card.hidden**2 + 3 * card.hidden
+    # The published count of hybrid models leaves the merge out.
+    merge = 0 if card.is_hybrid else 2 * card.hidden**2 + 3 * card.hidden
     return (
         flops
         + mtp_layer * card.mtp_layers
@@ -110,7 +112,7 @@ def attended_tokens(card: ModelCard, kind: LayerKind, seq_len: int) -> float:
     Half the sequence in full attention, as published figures count it.  In a sliding window of
     W tokens the exact mean ``W - W (W - 1) / (2 seq_len)``; 0 for layers without a score matrix.
     """
-    if kind.attention in ("gdn", "mamba"):
+    if kind.attention in ("gdn", "mamba", "none"):
         return 0.0
     if kind.attention == "swa" and card.sliding_window is not None:
         window = min(card.sliding_window, seq_len)
@@ -120,6 +122,8 @@ def attended_tokens(card: ModelCard, kind: LayerKind, seq_len: int) -> float:
 
 def _attention_macs(card: ModelCard, kind: LayerKind, seq_len: int) -> FlopsBreakdown:
     h, heads = card.hidden, card.heads
+    if kind.attention == "none":
+        return FlopsBreakdown()
     if kind.attention == "gdn":
         return FlopsBreakdown(linear_attention=_gdn_macs(card))
     if kind.attention == "mamba":

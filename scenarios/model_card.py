@@ -10,10 +10,14 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, model_validator
 
-AttentionKind: TypeAlias = Literal["mla", "gqa", "swa", "gdn", "mamba"]
+AttentionKind: TypeAlias = Literal["mla", "gqa", "swa", "gdn", "mamba", "none"]
 MlpKind: TypeAlias = Literal["dense", "moe", "none"]
-#: One entry of a layer pattern; ``full`` stands for the card's own attention (GQA or MLA).
-PatternEntry: TypeAlias = Literal["full", "swa", "gdn", "mamba"]
+#: One entry of a layer pattern.  ``full`` (the card's own attention, GQA or MLA), ``swa`` and
+#: ``gdn`` have an MLP behind them; ``mamba``, ``attention`` (as in ``full``), ``mlp`` and ``moe``
+#: are alone.
+PatternEntry: TypeAlias = Literal["full", "swa", "gdn", "mamba", "attention", "mlp", "moe"]
+_WITH_MLP: frozenset[PatternEntry] = frozenset({"full", "swa", "gdn"})
+_SINGLE: frozenset[PatternEntry] = frozenset({"mamba", "attention", "mlp", "moe"})
 
 
 def _none_is_zero(value: object) -> object:
@@ -41,16 +45,26 @@ class LayerKind:
     Attributes
     ----------
     attention
-        ``mla``, ``gqa``, ``swa`` (GQA in a sliding window), ``gdn`` (gated delta net), ``mamba``.
+        ``mla``, ``gqa``, ``swa`` (GQA in a sliding window), ``gdn`` (gated delta net), ``mamba``,
+        or ``none`` (an MLP alone).
     mlp
-        ``dense``, ``moe``, or ``none`` (a Mamba layer has no MLP of its own).
+        ``dense``, ``moe``, or ``none`` (a Mamba layer, or attention alone).
+
+    Raises
+    ------
+    ValueError
+        If both are ``none``.
     """
 
     attention: AttentionKind
     mlp: MlpKind
 
+    def __post_init__(self) -> None:
+        if self.attention == self.mlp == "none":
+            raise ValueError("a layer has an attention or an MLP: both are 'none'")
+
     def __str__(self) -> str:
-        return self.attention if self.mlp == "none" else f"{self.attention}+{self.mlp}"
+        return "+".join(part for part in (self.attention, self.mlp) if part != "none")
 
 
 class Published(BaseModel):
@@ -107,6 +121,7 @@ class ModelCard(BaseModel):
     qk_norm: StrictBool = Field(default=False, description="Norms on q and k (latents in MLA).")
     attention_output_gate: StrictBool = Field(default=False, description="Gated attention output.")
     attention_bias: StrictBool = Field(default=False, description="Bias of QKV and output linear.")
+    qkv_bias: StrictBool = Field(default=False, description="Bias of QKV alone.")
     attention_sinks: StrictBool = Field(default=False, description="One learnt sink per head.")
     mlp_bias: StrictBool = Field(default=False, description="Bias of MLP, experts and router.")
     gated: StrictBool = Field(default=True, description="Gated MLP (SwiGLU): 3 matrices, not 2.")
@@ -122,6 +137,7 @@ class ModelCard(BaseModel):
     router_topk_groups: _Width | None = Field(default=None, description="Groups a token may use.")
 
     mtp_layers: int = Field(default=0, strict=True, ge=0, le=16, description="MTP layers trained.")
+    mtp_repeated: StrictBool = Field(default=False, description="MTP layers share one's weights.")
     tied_embeddings: StrictBool = Field(default=False, description="Head shares the embedding.")
     vocab_divisor: _Width = Field(default=128, description="make_vocab_size_divisible_by.")
 
@@ -130,7 +146,7 @@ class ModelCard(BaseModel):
         default=None,
         min_length=1,
         max_length=2048,
-        description="Attention by layer, repeated over the layers; None: all alike.",
+        description="What each layer is, repeated over the layers; None: all alike.",
     )
     gdn_key_heads: _Absentable = Field(default=0, description="Gated delta net: key heads.")
     gdn_value_heads: _Absentable = Field(default=0, description="Gated delta net: value heads.")
@@ -170,6 +186,11 @@ class ModelCard(BaseModel):
         return self.experts > 0
 
     @property
+    def is_hybrid(self) -> bool:
+        """Whether some layers have a single part: a HybridModel of Megatron-LM."""
+        return not _SINGLE.isdisjoint(self.layer_pattern or ())
+
+    @property
     def layer_kinds(self) -> tuple[LayerKind, ...]:
         """Kind of each decoder layer, first to last, without MTP layers."""
         # Cached by the figures and not on the instance: model_copy would carry a stale value.
@@ -193,8 +214,19 @@ class ModelCard(BaseModel):
 
     @property
     def mtp_kind(self) -> LayerKind:
-        """Kind of the MTP layers: that of the last decoder layer (Megatron-LM copies its spec)."""
+        """Kind of the MTP layers: that of the last decoder layer (Megatron-LM copies its spec).
+
+        Where layers have a single part, one MTP layer is attention and MLP together: the pattern
+        ``*E`` (``*-`` without experts) of all recipes (Megatron-Bridge 067f987 ``nemotronh``).
+        """
+        if self.is_hybrid:
+            return LayerKind(self.attention, "moe" if self.is_moe else "dense")
         return self.layer_kinds[-1]
+
+    @property
+    def mtp_copies(self) -> int:
+        """MTP layers that have weights of their own: one of them if they share."""
+        return min(self.mtp_layers, 1) if self.mtp_repeated else self.mtp_layers
 
     @property
     def qk_head_dim(self) -> int:
@@ -240,9 +272,15 @@ def _layer_kinds(
     kinds: list[LayerKind] = []
     for index in range(layers):
         entry = pattern[index % len(pattern)]
-        attention: AttentionKind = full if entry == "full" else entry
         mlp: MlpKind = "dense" if index < dense_layers else "moe"
-        kinds.append(LayerKind(attention, "none" if attention == "mamba" else mlp))
+        if entry == "mlp":
+            kinds.append(LayerKind("none", "dense"))
+        elif entry == "moe":
+            kinds.append(LayerKind("none", "moe"))
+        elif entry == "attention" or entry == "mamba":
+            kinds.append(LayerKind(full if entry == "attention" else "mamba", "none"))
+        else:
+            kinds.append(LayerKind(full if entry == "full" else entry, mlp))
     return tuple(kinds)
 
 
@@ -259,6 +297,9 @@ def _unused(card: ModelCard, fields: tuple[str, ...], reason: str) -> Iterator[s
 
 
 _MLA = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+_GQA = (
+    "sliding_window", "attention_bias", "qkv_bias", "attention_output_gate", "attention_sinks",
+)  # fmt: skip
 _GDN = ("gdn_key_heads", "gdn_value_heads", "gdn_key_dim", "gdn_value_dim", "gdn_conv")
 _MAMBA = ("mamba_heads", "mamba_head_dim", "mamba_state", "mamba_groups", "mamba_conv")
 _MOE_ONLY = (
@@ -272,13 +313,13 @@ def _attention_faults(card: ModelCard) -> Iterator[str]:
         yield f"heads ({card.heads}) is no multiple of kv_groups ({card.kv_groups})"
     if card.attention == "mla":
         yield from _missing(card, _MLA, "attention is mla")
-        yield from _unused(
-            card,
-            ("sliding_window", "attention_bias", "attention_output_gate", "attention_sinks"),
-            "mla has none",
-        )
+        yield from _unused(card, _GQA, "mla has none")
     else:
         yield from _unused(card, ("q_lora_rank", *_MLA), f"attention is {card.attention}")
+    if card.mtp_repeated and not card.mtp_layers:
+        yield "mtp_repeated is true, but mtp_layers is 0"
+    if card.attention_bias:
+        yield from _unused(card, ("qkv_bias",), "attention_bias is true, which covers QKV")
 
 
 def _mlp_faults(card: ModelCard) -> Iterator[str]:
@@ -330,6 +371,7 @@ def _pattern_faults(card: ModelCard) -> Iterator[str]:
             yield from _missing(card, fields, f"layer_pattern has {entry} layers")
         else:
             yield from _unused(card, fields, f"layer_pattern has no {entry} layer")
+    yield from _single_part_faults(card, frozenset(pattern))
     if card.gdn_key_heads and card.gdn_value_heads % card.gdn_key_heads:
         yield (
             f"gdn_value_heads ({card.gdn_value_heads}) is no multiple of "
@@ -338,4 +380,17 @@ def _pattern_faults(card: ModelCard) -> Iterator[str]:
     if card.mamba_groups and card.mamba_heads % card.mamba_groups:
         yield (
             f"mamba_heads ({card.mamba_heads}) is no multiple of mamba_groups ({card.mamba_groups})"
+        )
+
+
+def _single_part_faults(card: ModelCard, entries: frozenset[PatternEntry]) -> Iterator[str]:
+    if "moe" in entries:
+        yield from _missing(card, ("experts",), "layer_pattern has moe layers")
+    if "mlp" in entries and card.is_moe:  # a dense model must have ffn anyway
+        yield from _missing(card, ("ffn",), "layer_pattern has mlp layers")
+    if entries and not entries & _WITH_MLP:
+        if "moe" not in entries:
+            yield from _unused(card, ("experts",), "layer_pattern has no layer with experts")
+        yield from _unused(
+            card, ("dense_layers",), f"layer_pattern has none of {', '.join(sorted(_WITH_MLP))}"
         )

@@ -44,10 +44,13 @@ def _share(width: int, degree: int) -> int:
 def attention_parameters(card: ModelCard, kind: LayerKind, *, tp: int = 1) -> int:
     """Parameters of the attention (or state-space) part of one layer on one rank.
 
-    The input norm is included.  MLA's down projections are not divided by TP (Megatron-LM
-    d98e8a64 ``multi_latent_attention.py``: TELinear "duplicated").  With fewer KV groups than
-    TP ranks the groups are replicated.
+    The input norm is included; a layer without the part has none.  MLA's down projections are
+    not divided by TP (Megatron-LM d98e8a64 ``multi_latent_attention.py``: TELinear "duplicated").
+    With fewer KV groups than TP ranks the weights are still split evenly, and QKV is gathered
+    (``attention.py``).
     """
+    if kind.attention == "none":
+        return 0
     if kind.attention == "mla":
         count = _mla_parameters(card, tp)
     elif kind.attention == "gdn":
@@ -60,16 +63,19 @@ def attention_parameters(card: ModelCard, kind: LayerKind, *, tp: int = 1) -> in
 
 
 def _gqa_parameters(card: ModelCard, tp: int) -> int:
-    heads, groups = _share(card.heads, tp), _share(card.kv_groups, tp)
+    heads = _share(card.heads, tp)
     query = heads * card.head_dim
     gate = query if card.attention_output_gate else 0
-    qkv = query + gate + 2 * groups * card.head_dim
+    # One linear for all three: beyond kv_groups ranks it cuts through the heads of a group.
+    qkv = query + gate + _share(2 * card.kv_groups * card.head_dim, tp)
     count = card.hidden * (qkv + query)
     if card.qk_norm:
         count += 2 * card.head_dim
     if card.attention_bias:
         # The output linear is row-parallel: its bias is added after the reduction, whole.
         count += qkv + card.hidden
+    if card.qkv_bias:
+        count += qkv
     if card.attention_sinks:
         count += heads
     return count
@@ -128,6 +134,7 @@ def mlp_parameters(
         dense += card.hidden if card.shared_expert_gate else 0
     if card.moe_latent:
         dense += 2 * card.hidden * card.moe_latent
+        dense += card.hidden + card.moe_latent if card.mlp_bias else 0
     return Shards(dense, _share(card.experts, ep) * expert_parameters(card, etp=etp))
 
 
@@ -171,7 +178,7 @@ def output_parameters(card: ModelCard, *, tp: int = 1) -> int:
 def mtp_parameters(card: ModelCard, *, tp: int = 1, ep: int = 1, etp: int = 1) -> Shards:
     """Parameters of one MTP layer on one rank.
 
-    A decoder layer of the last kind, the linear that merges hidden state and embedding
+    A layer of :attr:`ModelCard.mtp_kind`, the linear that merges hidden state and embedding
     (``eh_proj``, column-parallel), and three norms (Megatron-LM d98e8a64
     ``multi_token_prediction.py``).  The extra embedding copy of its stage is not included.
     """
@@ -182,13 +189,14 @@ def mtp_parameters(card: ModelCard, *, tp: int = 1, ep: int = 1, etp: int = 1) -
 def total_parameters(card: ModelCard, *, with_mtp: bool = False) -> int:
     """Parameters of the whole model, vocabulary unpadded, tied embeddings once.
 
-    MTP layers count only ``with_mtp``; makers announce sizes without them.
+    MTP layers count only ``with_mtp``; makers announce sizes without them.  Layers that repeat one
+    count once.
     """
     layers = sum(
         number * layer_parameters(card, kind).total for kind, number in card.kind_counts.items()
     )
     tables = (1 if card.tied_embeddings else 2) * card.vocab * card.hidden
-    mtp = card.mtp_layers * mtp_parameters(card).total if with_mtp else 0
+    mtp = card.mtp_copies * mtp_parameters(card).total if with_mtp else 0
     return layers + tables + card.hidden + mtp
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from meshplan.scenarios.checks import Within, complaint, refusal, whole
 from meshplan.scenarios.choices import (
+    ActivationOffload,
     AutoFlag,
     CudaGraphs,
     DecidedRecompute,
@@ -136,6 +137,9 @@ class Options(Section):
     optimizer_offload: OptimizerOffload = Field(
         default="auto", description="Fraction of the optimizer state kept on the host."
     )
+    activation_offload: ActivationOffload = Field(
+        default="none", description="Modules whose saved inputs are kept in host memory."
+    )
     dispatcher: Literal["auto", "alltoall", "deepep", "hybridep"] = Field(
         default="auto", description="Token dispatcher of the MoE layers."
     )
@@ -179,11 +183,23 @@ class Framework(Section):
     version: FrameworkVersion = Field(
         default="0.19", description="Version, in quotes; rules that differ by version follow it."
     )
+    transformer_engine: FrameworkVersion = Field(
+        default="2.16", description="Version of Transformer Engine, in quotes; decides some memory."
+    )
 
     @property
     def release(self) -> tuple[int, ...]:
         """The version as numbers that compare: ``(0, 19)``."""
-        return tuple(int(part) for part in self.version.split("."))
+        return _numbers(self.version)
+
+    @property
+    def transformer_engine_release(self) -> tuple[int, ...]:
+        """The version of Transformer Engine as numbers that compare."""
+        return _numbers(self.transformer_engine)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 class Training(Section):
@@ -203,12 +219,38 @@ class Training(Section):
         default="auto",
         description="Whether the optimizer keeps its state in other formats; auto: if one is set.",
     )
+    store_param_remainders: AutoFlag = Field(
+        default="auto",
+        description="Whether a bf16 weight serves as the upper half of its fp32 master; auto: "
+        "where the precision-aware optimizer does so.",
+    )
+    distributed_optimizer: Flag = Field(
+        default=True, description="Whether data-parallel ranks share the optimizer state."
+    )
     fp8_parameters: AutoFlag = Field(
         default="auto",
         description="Whether weights are kept in FP8; auto: where the precision allows.",
     )
     cross_entropy: Literal["native", "te", "unfused"] = Field(
         default="native", description="Implementation of the loss; decides the logits' memory."
+    )
+    attention_backend: Literal["fused", "unfused"] = Field(
+        default="fused", description="Whether attention keeps its scores (unfused) or not."
+    )
+    sequence_parallel: Flag = Field(
+        default=True, description="Whether TP ranks share the sequence outside attention and MLP."
+    )
+    hidden_dropout: Annotated[float, Within(0, 1)] = Field(
+        default=0.0, description="Dropout after attention and MLP; above 0 it keeps masks."
+    )
+    gradient_accumulation_fusion: Flag = Field(
+        default=True, description="Whether weight gradients are added in the matrix product."
+    )
+    recompute_method: Literal["uniform", "block"] = Field(
+        default="uniform", description="Full recompute: every layer, or the first of each stage."
+    )
+    recompute_num_layers: Degree = Field(
+        default=1, description="Full recompute: layers of a checkpoint (uniform) or of a stage."
     )
     load_imbalance: Annotated[float, Within(1, 1024)] = Field(
         default=1.0, description="Tokens of the busiest expert rank over the mean."

@@ -9,13 +9,15 @@ one kind of layer it is exact but for the heaviest slot.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array, Axes, Mask
-from meshplan.solver.costs import CellCosts, MemoryCosts, least, mtp_time_us
+from meshplan.solver.costs import CellCosts, MemoryCosts, StaticCosts, least, mtp_time_us
 from meshplan.solver.shapes import (
     RankTable,
     Shape,
@@ -44,11 +46,29 @@ def coarse_memory(problem: Problem, pp: int, costs: MemoryCosts) -> Array:
 
     All ranks together hold all layers, and each layer keeps at least one micro-batch alive.
     """
-    memory: Array = costs.first_static + costs.output_static + costs.mtp_static
-    memory = memory + pp * (costs.overhead + costs.working)
-    for kind, count in problem.model.kind_counts.items():
-        memory = memory + count * (costs.static[kind] + costs.activation[kind])
+    resident = _whole_model(problem, costs.static) + pp * costs.overhead
+    memory: Array = resident + pp * costs.working
+    for kind, count in problem.kind_counts.items():
+        memory = memory + count * costs.activation[kind]
+    for update in costs.updates:
+        memory = np.maximum(memory, resident + _whole_model(problem, update))
     return memory
+
+
+def coarse_host(problem: Problem, costs: MemoryCosts) -> Array:
+    """Least host memory of all ranks of a cell together, over all splits."""
+    host = _whole_model(problem, costs.host)
+    for kind, count in problem.kind_counts.items():
+        host = host + count * costs.offloaded[kind]
+    return host
+
+
+def _whole_model(problem: Problem, costs: StaticCosts) -> Array:
+    """A part of the memory of all ranks together."""
+    whole = costs.first + costs.output + costs.mtp
+    for kind, count in problem.kind_counts.items():
+        whole = whole + count * costs.layer[kind]
+    return whole
 
 
 def coarse_step(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> Array:
@@ -56,7 +76,7 @@ def coarse_step(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> Array
     card = problem.model
     mtp = mtp_time_us(problem, costs)
     whole = costs.first_us + costs.loss_us + mtp
-    for kind, count in card.kind_counts.items():
+    for kind, count in problem.kind_counts.items():
         whole = whole + count * costs.layer_us[kind]
     fastest, p2p = costs.fastest_us, costs.p2p_us
     most = -(-card.layers // pp)
@@ -75,7 +95,7 @@ def _ends_slot(problem: Problem, costs: CellCosts, mtp: Array) -> Array:
 
 def most_in_time(problem: Problem, costs: CellCosts, budget: Array) -> Array:
     """Most layers that one rank runs in ``budget`` us, the fastest kinds first, for each cell."""
-    counts = np.array([problem.model.kind_counts[kind] for kind in problem.kinds], dtype=np.int64)
+    counts = np.array([problem.kind_counts[kind] for kind in problem.kinds], dtype=np.int64)
     times = np.stack([costs.layer_us[kind] for kind in problem.kinds], axis=1)
     order = np.argsort(times, axis=1)
     left, layers = np.asarray(budget).copy(), np.zeros_like(budget)
@@ -121,7 +141,7 @@ class Bounds:
         ranks = [self._rank(rank, table, room) for rank, table in enumerate(tables)]
         mtp = mtp_time_us(problem, costs)
         whole = costs.first_us + costs.loss_us + mtp
-        for kind, count in problem.model.kind_counts.items():
+        for kind, count in problem.kind_counts.items():
             whole = whole + count * costs.layer_us[kind]
         bottleneck = self._least_bottleneck(ranks, -(-whole // shape.pp), limit)
         done = bottleneck < NEVER
@@ -172,29 +192,66 @@ class Bounds:
 
     def _rank(self, rank: int, table: RankTable, capacity: Array) -> _Rank:
         """Time by number of layers, and whether they fit, for every cell."""
-        costs, main = self.costs, main_kind(self.problem)
-        n = table.layers[None, :]
-        memory = costs.static[main][:, None] * n
-        live = costs.activation[main][:, None] * table.live[None, :]
-        time = costs.layer_us[main][:, None] * n
-        for kind, (low, high) in table.count.items():
-            memory = memory + _correction(costs.static, kind, main, low, high)
-            time = time + _correction(costs.layer_us, kind, main, low, high)
-            low, high = table.live_count[kind]
-            live = live + _correction(costs.activation, kind, main, low, high)
-        fixed = costs.overhead + costs.working
-        if rank == 0:
-            fixed = fixed + costs.first_static
+        costs, room = self.costs, capacity.reshape(-1, 1)
+        first, last = rank == 0, rank == self.shape.pp - 1
+        mtp = rank == mtp_slot(self.problem, self.shape) % self.shape.pp
+        time = self._sums(costs.layer_us, table.layers, table.count)
+        live = self._sums(costs.activation, table.live, table.live_count)
+        working = costs.working
+        if first:
             time = time + costs.first_us[:, None]
-        if rank == self.shape.pp - 1:
-            fixed = fixed + costs.output_static + np.maximum(costs.loss - costs.working, 0)
+        if last:
             time = time + costs.loss_us[:, None]
-        if rank == mtp_slot(self.problem, self.shape) % self.shape.pp:
-            fixed = fixed + costs.mtp_static
+            working = np.maximum(working, costs.loss)
+        if mtp:
             time = time + mtp_time_us(self.problem, costs)[:, None]
             live = np.maximum(live, self._live_with_mtp(table))
-        fits = memory + live + fixed[:, None] <= capacity.reshape(-1, 1)
+
+        def held(static: StaticCosts) -> Array:
+            layers = self._sums(static.layer, table.layers, table.count)
+            ends = static.of_rank(np.zeros_like(self.ga), first=first, last=last, mtp=mtp)
+            whole: Array = layers + ends[:, None]
+            return whole
+
+        resident = held(costs.static) + costs.overhead[:, None]
+        fits = resident + live + working[:, None] <= room
+        for update in self._updates_that_may_bind:
+            fits &= resident + held(update) <= room
+        if self._uses_host_memory:
+            host = held(costs.host)
+            host = host + table.most_live * self._sums(costs.offloaded, table.layers, table.count)
+            fits &= host <= self.problem.host_capacity
         return _Rank(table.layers, np.where(fits, time, NEVER))
+
+    @cached_property
+    def _updates_that_may_bind(self) -> tuple[StaticCosts, ...]:
+        """Parts of the optimizer step that can need more than the backward pass of some cell.
+
+        All layers of a rank keep at least one micro-batch alive at some moment, so an update that
+        takes less than the activations of each layer never makes the peak.
+        """
+        costs = self.costs
+
+        def binds(update: StaticCosts) -> bool:
+            layers = any(np.any(update.layer[k] > costs.activation[k]) for k in update.layer)
+            return layers or bool(np.any(update.first + update.output + update.mtp > costs.working))
+
+        return tuple(update for update in costs.updates if binds(update))
+
+    @cached_property
+    def _uses_host_memory(self) -> bool:
+        host = [*self.costs.host.layer.values(), *self.costs.offloaded.values()]
+        return any(bool(array.any()) for array in host)
+
+    def _sums(
+        self, values: dict[LayerKind, Array], number: Array, others: dict[LayerKind, Any]
+    ) -> Array:
+        """Least sum over a rank's ``number`` layers, ``others`` of them not of the main kind."""
+        main = main_kind(self.problem)
+        total = values[main][:, None] * number[None, :]
+        for kind, (low, high) in others.items():
+            total = total + _correction(values, kind, main, low, high)
+        return total
 
     def _live_with_mtp(self, table: RankTable) -> Array:
         """Live activations of a rank when most of its chunk with the MTP layers is alive."""
@@ -250,4 +307,6 @@ def _correction(
     return np.where(gap >= 0, gap * low[None, :], gap * high[None, :])
 
 
-__all__ = ["NEVER", "Bounds", "Mask", "coarse_memory", "coarse_step", "mesh_column"]
+__all__ = [
+    "NEVER", "Bounds", "Mask", "coarse_host", "coarse_memory", "coarse_step", "mesh_column",
+]  # fmt: skip

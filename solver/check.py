@@ -8,6 +8,7 @@ from typing import Literal
 
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
+from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import resolve
@@ -70,7 +71,7 @@ def judge_layout(problem: Problem, layout: Layout, assumed: tuple[str, ...] = ()
     status: Literal["ok", "illegal", "overfull"] = "ok"
     if broken:
         status = "illegal"
-    elif costs is not None and costs.peak > problem.capacity:
+    elif costs is not None and verdict(problem, costs.ranks) == "overfull":
         status = "overfull"
     advisories: tuple[tuple[str, str], ...] = ()
     if costs is not None:

@@ -18,7 +18,8 @@ from meshplan.constraints.decisions import (
     RECOMPUTE_MODULES,
 )
 from meshplan.constraints.layout import Layout, Slot
-from meshplan.constraints.memory.stage import rank_memory
+from meshplan.constraints.memory.stage import RankMemory, rank_memory
+from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import balanced_slots, even_slots, parse_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem, scope_values
 from meshplan.constraints.resolve import powers_of_two, useful_modules
@@ -309,7 +310,7 @@ def _with_savings(problem: Problem, stated: Stated, layout: Layout) -> tuple[Lay
             key=lambda one: (step_time(problem, one).step_us, len(one.recompute), one.offload),
         )
         for one in ordered:
-            if _peak(problem, one) <= problem.capacity:
+            if verdict(problem, _ranks(problem, one)) != "overfull":
                 return one, f"{_saving_text(one, is_open)}: the fastest that fits"
         least = min(ordered, key=lambda one: _peak(problem, one))
     except MEANINGLESS:
@@ -324,7 +325,7 @@ def _savings(problem: Problem, stated: Stated, layout: Layout) -> Iterator[Layou
     """The layout under each combination of what is open, the plainest first."""
     choices: list[tuple[tuple[str, ...], bool]] = [(layout.recompute, layout.recompute_full)]
     if stated.recompute is None:
-        useful = [name for name in RECOMPUTE_MODULES if name in useful_modules(problem.model)]
+        useful = [name for name in RECOMPUTE_MODULES if name in _useful(problem)]
         subsets = itertools.chain.from_iterable(
             itertools.combinations(useful, size) for size in range(len(useful) + 1)
         )
@@ -340,6 +341,10 @@ def _savings(problem: Problem, stated: Stated, layout: Layout) -> Iterator[Layou
         yield dataclasses.replace(layout, recompute=modules, recompute_full=full, offload=offload)
 
 
+def _useful(problem: Problem) -> frozenset[str]:
+    return useful_modules(problem.model, fused_attention=problem.training.fused_attention)
+
+
 def _saving_text(layout: Layout, names: Sequence[str]) -> str:
     modules = "full" if layout.recompute_full else f"[{', '.join(layout.recompute)}]"
     texts = {
@@ -350,7 +355,11 @@ def _saving_text(layout: Layout, names: Sequence[str]) -> str:
 
 
 def _peak(problem: Problem, layout: Layout) -> int:
-    return max(rank_memory(problem, layout, rank).peak for rank in range(layout.pp))
+    return max(rank.peak for rank in _ranks(problem, layout))
+
+
+def _ranks(problem: Problem, layout: Layout) -> list[RankMemory]:
+    return [rank_memory(problem, layout, rank) for rank in range(layout.pp)]
 
 
 def can_cost(problem: Problem, layout: Layout) -> bool:

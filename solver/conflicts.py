@@ -12,8 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from meshplan.constraints.layout_rules import LayoutRule
-from meshplan.constraints.memory.formats import gradient_bytes, weight_bytes
-from meshplan.constraints.problem import QUANTA_PER_GIB, Problem, quanta
+from meshplan.constraints.memory.formats import (
+    gradient_bytes,
+    host_optimizer_bytes,
+    weight_bytes,
+)
+from meshplan.constraints.problem import HOST_RESERVE, QUANTA_PER_GIB, Problem, quanta
 from meshplan.constraints.split_rules import split_rule
 from meshplan.scenarios.parameters import total_parameters
 from meshplan.solver.conflict_text import broken_layout_rules, layout_fault, pin_text, sentence
@@ -136,9 +140,27 @@ def _memory_text(problem: Problem, least: int | None) -> str:
         f"{node.name} has {usable:.1f} GiB usable ({node.hbm_gib:.1f} less "
         f"{problem.limits.memory_headroom:.0%} headroom)"
     )
+    host = _host_text(problem)
     if least is None or least <= problem.capacity:
-        return f"no split of the layers over the pipeline stages fits: {room}"
-    return f"each GPU must hold at least {least / QUANTA_PER_GIB:.1f} GiB on average, and {room}"
+        return f"no split of the layers over the pipeline stages fits: {room}{host}"
+    mean = least / QUANTA_PER_GIB
+    return f"each GPU must hold at least {mean:.1f} GiB on average, and {room}{host}"
+
+
+def _host_text(problem: Problem) -> str:
+    """That the optimizer state has no room on the hosts either, if so."""
+    if not any(value != 0 for value in problem.domain("offload")):
+        return ""
+    needed = quanta(total_parameters(problem.model) * host_optimizer_bytes(problem, 100))
+    each = needed / problem.gpus
+    if each <= problem.host_capacity:
+        return ""
+    node = problem.node_type
+    return (
+        f"; with the optimizer on the hosts each GPU's rank keeps {each / QUANTA_PER_GIB:.1f} GiB "
+        f"there, and {node.host_memory_gib:,.0f} GiB a node leave "
+        f"{problem.host_capacity / QUANTA_PER_GIB:.1f} ({HOST_RESERVE:.0%} reserved)"
+    )
 
 
 def quickxplain(

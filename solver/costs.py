@@ -8,8 +8,8 @@ microseconds.  They are the same functions, rounded the same way, as in ``constr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -18,16 +18,21 @@ import numpy as np
 from meshplan.constraints.memory.activations import (
     attention_activation,
     dense_mlp_activation,
+    exchange_activation,
     moe_activation,
 )
+from meshplan.constraints.memory.offloaded import offload_staging, offloaded_activation
 from meshplan.constraints.memory.overhead import (
-    base_overhead,
     communicator,
+    context,
     output_dummy_gradient,
+    workspaces,
 )
-from meshplan.constraints.memory.stage import OVERHEAD_TERMS, WORKING_TERMS
+from meshplan.constraints.memory.stage import INSIDE_TERMS, OUTSIDE_TERMS, WORKING_TERMS
 from meshplan.constraints.memory.static import (
+    HOST_PART,
     STATIC_PARTS,
+    UPDATE_PARTS,
     dense_static,
     embedding_static,
     expert_static,
@@ -85,6 +90,10 @@ class _Tables:
             value = getattr(self, field.name)
             if isinstance(value, dict):
                 mapped[field.name] = {kind: function(array) for kind, array in value.items()}
+            elif isinstance(value, tuple):
+                mapped[field.name] = tuple(one._map(function) for one in value)
+            elif isinstance(value, _Tables):
+                mapped[field.name] = value._map(function)
             else:
                 mapped[field.name] = function(value)
         return type(self)(**mapped)
@@ -94,8 +103,39 @@ class _Tables:
         arrays: list[Array] = []
         for field in fields(self):
             value = getattr(self, field.name)
-            arrays += list(value.values()) if isinstance(value, dict) else [value]
+            if isinstance(value, dict):
+                arrays += list(value.values())
+            elif isinstance(value, tuple):
+                arrays += [array for one in value for array in one.vectors()]
+            else:
+                arrays += value.vectors() if isinstance(value, _Tables) else [value]
         return arrays
+
+
+@dataclass(frozen=True, eq=False)
+class StaticCosts(_Tables):
+    """A part of the memory that is proportional to what a rank holds, in quanta.
+
+    Attributes
+    ----------
+    layer
+        Of one layer, by kind.
+    first, output, mtp
+        Of the embedding; of the output layer; of the MTP layers.
+    """
+
+    layer: dict[LayerKind, Array]
+    first: Array
+    output: Array
+    mtp: Array
+
+    def of_rank(self, layers: Any, *, first: bool, last: bool, mtp: bool) -> Any:
+        """Of a rank: ``layers`` is what its layers need, the flags say what else it holds."""
+        total = layers
+        for holds, array in ((first, self.first), (last, self.output), (mtp, self.mtp)):
+            if holds:
+                total = total + array
+        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,21 +144,27 @@ class MemoryCosts(_Tables):
 
     Attributes
     ----------
-    static, activation
-        By layer kind: static memory, and saved activations of one micro-batch, of one layer.
+    static
+        Weights, gradients and optimizer state.
+    updates
+        What the optimizer step adds while it updates one group of parameters; none if nothing.
+    host
+        Optimizer state in host memory.
+    activation, offloaded
+        By layer kind: saved activations of one micro-batch, on the GPU and on the host.
     overhead, working
         Of every rank besides its layers, and while a layer runs.
-    first_static, output_static, mtp_static, loss
-        Of the embedding; of the output layer; of the MTP layers; of the logits.
+    loss
+        The logits.
     """
 
-    static: dict[LayerKind, Array]
+    static: StaticCosts
+    updates: tuple[StaticCosts, ...]
+    host: StaticCosts
     activation: dict[LayerKind, Array]
+    offloaded: dict[LayerKind, Array]
     overhead: Array
     working: Array
-    first_static: Array
-    output_static: Array
-    mtp_static: Array
     loss: Array
 
 
@@ -169,17 +215,19 @@ class CellCosts(MemoryCosts):
 def memory_costs(axes: Axes) -> MemoryCosts:
     """Tabulate the memory constants over the axes."""
     problem, table = axes.problem, axes.table
-    output = [table(output_static, part=p) for p in STATIC_PARTS] + [table(output_dummy_gradient)]
-    mtp = [table(t, part=p) for t in (mtp_dense_static, mtp_expert_static) for p in STATIC_PARTS]
-    overhead = total([table(term) for term in OVERHEAD_TERMS])
+    static = _static(axes, STATIC_PARTS)
+    static = replace(static, output=static.output + table(output_dummy_gradient))
+    overhead = total([table(term) for term in (*INSIDE_TERMS, *OUTSIDE_TERMS)])
+    overhead = overhead + workspaces(problem) + context(problem) + communicator(axes.pp)
+    updates = (_static(axes, (part,)) for part in UPDATE_PARTS)
     return MemoryCosts(
-        static={kind: _static(axes, kind) for kind in problem.kinds},
-        activation={kind: _activation(axes, kind) for kind in problem.kinds},
-        overhead=overhead + base_overhead(problem) + communicator(axes.pp),
-        working=largest([table(term) for term in WORKING_TERMS]),
-        first_static=total([table(embedding_static, part=p) for p in STATIC_PARTS]),
-        output_static=total(output),
-        mtp_static=total(mtp),
+        static=static,
+        updates=tuple(one for one in updates if any(array.any() for array in one.vectors())),
+        host=_static(axes, (HOST_PART,)),
+        activation={kind: _activation(axes, kind) for kind in problem.cost_kinds},
+        offloaded={kind: table(offloaded_activation, kind=kind) for kind in problem.cost_kinds},
+        overhead=overhead,
+        working=largest([table(term) for term in WORKING_TERMS]) + table(offload_staging),
         loss=table(loss_working),
     )
 
@@ -193,8 +241,8 @@ def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
         optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
     return CellCosts(
         **{field.name: getattr(memory, field.name) for field in fields(MemoryCosts)},
-        gpu_us={kind: _gpu_us(axes, kind) for kind in problem.kinds},
-        host_us={kind: table(host_us, kind=kind) for kind in problem.kinds},
+        gpu_us={kind: _gpu_us(axes, kind) for kind in problem.cost_kinds},
+        host_us={kind: table(host_us, kind=kind) for kind in problem.cost_kinds},
         first_us=table(embedding_us),
         loss_us=table(loss_us),
         mtp_us=table(mtp_projection_us) + table(loss_us),
@@ -244,22 +292,27 @@ def largest(arrays: list[Array]) -> Array:
     return result
 
 
-def _static(axes: Axes, kind: LayerKind) -> Array:
-    return total(
-        [
-            axes.table(term, part=part, kind=kind)
-            for term in (dense_static, expert_static)
-            for part in STATIC_PARTS
-        ]
+def _static(axes: Axes, parts: Sequence[str]) -> StaticCosts:
+    """Some parts of the parameters' memory."""
+
+    def sums(*terms: Callable[..., int], **constants: Any) -> Array:
+        return total([axes.table(term, part=p, **constants) for term in terms for p in parts])
+
+    return StaticCosts(
+        layer={kind: sums(dense_static, expert_static, kind=kind) for kind in axes.problem.kinds},
+        first=sums(embedding_static),
+        output=sums(output_static),
+        mtp=sums(mtp_dense_static, mtp_expert_static),
     )
 
 
 def _activation(axes: Axes, kind: LayerKind) -> Array:
-    saved = axes.table(attention_activation, kind=kind)
+    table = axes.table
+    saved = table(attention_activation, kind=kind) + table(exchange_activation, kind=kind)
     if kind.mlp == "moe":
-        saved = saved + axes.table(moe_activation)
+        saved = saved + table(moe_activation, kind=kind)
     elif kind.mlp == "dense":
-        saved = saved + axes.table(dense_mlp_activation)
+        saved = saved + table(dense_mlp_activation, kind=kind)
     return saved
 
 

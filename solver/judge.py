@@ -17,9 +17,6 @@ from meshplan.constraints.rules import ALL_RULES
 from meshplan.scenarios.flops import flops_per_token
 from meshplan.solver.time.step import StepTime, step_time
 
-#: A peak within this share of the capacity must be tested before it is believed.
-TIGHT_SHARE = 0.05
-
 
 @dataclass(frozen=True)
 class Cost:

@@ -16,10 +16,9 @@ import numpy as np
 
 from meshplan.constraints.pipeline import chunk_counts
 from meshplan.constraints.problem import Problem
-from meshplan.constraints.schedule import live_chunks
-from meshplan.solver.axes import Array
+from meshplan.solver.axes import Array, Mask
 from meshplan.solver.bounds import NEVER, most_in_time
-from meshplan.solver.costs import CellCosts, mtp_time_us
+from meshplan.solver.costs import CellCosts, StaticCosts, mtp_time_us
 from meshplan.solver.shapes import Shape, least_layers, most_layers
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -85,7 +84,7 @@ def placements(problem: Problem, shape: Shape, most: int) -> Placements | None:
     lowest = tuple(least_layers(shape, rank) for rank in range(pp))
     highest = min(most, most_layers(problem, shape))
     number = _number(card.layers, lowest, highest)
-    moments = [np.array(live_chunks(pp, vpp, shape.level, rank)) for rank in range(pp)]
+    moments = [np.array(shape.moments(rank)) for rank in range(pp)]
     width = max(len(m) for m in moments) + vpp
     if number > MOST_PLACEMENTS or number * pp * width * len(problem.kinds) > _MOST_NUMBERS:
         return None
@@ -142,6 +141,8 @@ def exact_bounds(
     step = _steps(problem, shape, costs, ga, all_)
     peak = _peaks(problem, shape, costs, all_)
     within = (step <= most_step) & (peak <= most_peak)
+    if problem.uses_host_memory:
+        within &= _fit_on_host(problem, shape, costs, all_)
     if not within.any():
         return Exact(NEVER, NEVER)
     return Exact(int(step[within].min()), int(peak[within].min()))
@@ -173,24 +174,45 @@ def _steps(problem: Problem, shape: Shape, costs: CellCosts, ga: int, all_: Plac
 
 def _peaks(problem: Problem, shape: Shape, costs: CellCosts, all_: Placements) -> Array:
     """Peak memory of every placement."""
-    card = problem.model
-    static, saved = _vector(problem, costs.static), _vector(problem, costs.activation)
+    card, saved = problem.model, _vector(problem, costs.activation)
     peak = np.zeros(len(all_.rank_kinds), dtype=np.int64)
     for rank, live in enumerate(all_.live):
-        fixed = int(costs.overhead[0])
+        last = rank == shape.pp - 1
         transient = int(costs.working[0])
         moments = live @ saved
-        if rank == 0:
-            fixed += int(costs.first_static[0])
-        if rank == shape.pp - 1:
-            fixed += int(costs.output_static[0]) + int(costs.mtp_static[0])
+        if last:
             transient = max(transient, int(costs.loss[0]))
             if card.mtp_layers:
                 mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][0])
                 moments = moments + all_.last_chunk * mtp
-        held = all_.rank_kinds[:, rank] @ static
-        peak = np.maximum(peak, held + moments.max(axis=1) + fixed + transient)
+        resident = _held(problem, costs.static, rank, last, all_) + int(costs.overhead[0])
+        extra = moments.max(axis=1) + transient
+        for update in costs.updates:
+            extra = np.maximum(extra, _held(problem, update, rank, last, all_))
+        peak = np.maximum(peak, resident + extra)
     return peak
+
+
+def _held(problem: Problem, static: StaticCosts, rank: int, last: bool, all_: Placements) -> Array:
+    """A part of the parameters' memory of one rank, of every placement."""
+    layers = all_.rank_kinds[:, rank] @ _vector(problem, static.layer)
+    whole: Array = static.of_rank(layers, first=rank == 0, last=last, mtp=last)
+    return whole
+
+
+def _fit_on_host(problem: Problem, shape: Shape, costs: CellCosts, all_: Placements) -> Mask:
+    """Whether what every rank keeps on the host has room there."""
+    card, offloaded = problem.model, _vector(problem, costs.offloaded)
+    fits: Mask = np.ones(len(all_.rank_kinds), dtype=bool)
+    for rank in range(shape.pp):
+        last = rank == shape.pp - 1
+        each = all_.rank_kinds[:, rank] @ offloaded
+        if last and card.mtp_layers:
+            each = each + card.mtp_layers * int(costs.offloaded[card.mtp_kind][0])
+        most = max(max(vector) for vector in shape.moments(rank))
+        host = _held(problem, costs.host, rank, last, all_) + most * each
+        fits &= host <= problem.host_capacity
+    return fits
 
 
 __all__ = ["Exact", "Placements", "exact_bounds", "placements"]

@@ -24,10 +24,9 @@ from meshplan.constraints.pipeline import (
     slots_from_rank_counts,
 )
 from meshplan.constraints.problem import Problem
-from meshplan.constraints.schedule import live_chunks
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.bounds import most_in_time
-from meshplan.solver.costs import CellCosts, mtp_time_us
+from meshplan.solver.costs import CellCosts, StaticCosts, mtp_time_us
 from meshplan.solver.shapes import Shape, least_layers, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -206,7 +205,7 @@ class _Program:
             for rank in range(pp):
                 self._enforce(bottleneck >= sum(times[rank::pp]), literal)
             # Redundant: the mean rank, which no placement of the layers changes.
-            whole = self._weigh(costs.layer_us, cell, self.problem.model.kind_counts)
+            whole = self._weigh(costs.layer_us, cell, self.problem.kind_counts)
             whole += int(costs.first_us[cell]) + int(costs.loss_us[cell]) + int(mtp_us[cell])
             whole += p2p * pp * vpp
             self._enforce(pp * bottleneck >= whole, literal)
@@ -241,41 +240,95 @@ class _Program:
         for rank in range(self.shape.pp):
             for vector in self._likely_vectors(rank):
                 self._post_moment(rank, vector)
+            self._post_updates(rank)
+            if self.problem.uses_host_memory:
+                self._post_host(rank)
 
     def _likely_vectors(self, rank: int) -> Sequence[tuple[int, ...]]:
         """Live vectors that are the largest for some number of layers that are all alike."""
         if self.fixed is not None:
-            return live_chunks(self.shape.pp, self.shape.vpp, self.shape.level, rank)
+            return self.shape.moments(rank)
         return _largest_moments(self.shape, rank, self.most)
 
     def _post_moment(self, rank: int, vector: tuple[int, ...]) -> None:
         """The stage's memory at the schedule moment with these live micro-batches."""
+        slots = self.slot_kinds[rank :: self.shape.pp]
         for cell, literal in enumerate(self.chosen):
-            base, sizes = self._stage(rank, cell, self.slot_kinds[rank :: self.shape.pp])
+            sizes = self._saved(rank, cell, slots)
             live = sum(c * size for c, size in zip(vector, sizes, strict=True) if c)
+            base = self._resident(rank, cell, slots) + self._transient(rank, cell)
             self._enforce(self.peak >= base + live, literal)
 
-    def _stage(
-        self, rank: int, cell: int, slots: Sequence[dict[LayerKind, Any]]
-    ) -> tuple[Any, list[Any]]:
-        """Memory of a stage without live activations, and the activations of each chunk."""
+    def _post_updates(self, rank: int) -> None:
+        """The stage's memory while the optimizer updates a group of parameters."""
+        slots = self.slot_kinds[rank :: self.shape.pp]
+        for cell, literal in enumerate(self.chosen):
+            for update in self.costs.updates:
+                if self._is_less_than_backward(rank, cell, update):
+                    continue
+                held = self._held(update, rank, cell, slots)
+                self._enforce(self.peak >= self._resident(rank, cell, slots) + held, literal)
+
+    def _is_less_than_backward(self, rank: int, cell: int, update: StaticCosts) -> bool:
+        """Whether the activations always need more than this part of the optimizer step."""
+        costs = self.costs
+        ends = self._held(update, rank, cell, ())
+        return (
+            any(min(vector) >= 1 for vector in self.shape.moments(rank))
+            and all(update.layer[k][cell] <= costs.activation[k][cell] for k in self.kinds)
+            and ends <= self._transient(rank, cell)
+        )
+
+    def _post_host(self, rank: int) -> None:
+        """The stage's memory on the host."""
+        slots = self.slot_kinds[rank :: self.shape.pp]
+        most = max(max(vector) for vector in self.shape.moments(rank))
+        card = self.problem.model
+        for cell, literal in enumerate(self.chosen):
+            host = self._held(self.costs.host, rank, cell, slots)
+            for counts in slots:
+                host = host + most * self._weigh(self.costs.offloaded, cell, counts)
+            if self._holds_mtp(rank):
+                each = int(self.costs.offloaded[card.mtp_kind][cell])
+                host = host + most * card.mtp_layers * each
+            self._enforce(host <= self.problem.host_capacity, literal)
+
+    def _holds_mtp(self, rank: int) -> bool:
+        holder = mtp_slot(self.problem, self.shape) % self.shape.pp
+        return self.problem.model.mtp_layers > 0 and rank == holder
+
+    def _held(
+        self, static: StaticCosts, rank: int, cell: int, slots: Sequence[dict[LayerKind, Any]]
+    ) -> Any:
+        """A part of the parameters' memory of a stage."""
+        total: Any = sum(self._weigh(static.layer, cell, counts) for counts in slots)
+        for holds, array in (
+            (rank == 0, static.first),
+            (rank == self.shape.pp - 1, static.output),
+            (self._holds_mtp(rank), static.mtp),
+        ):
+            if holds:
+                total = total + int(array[cell])
+        return total
+
+    def _resident(self, rank: int, cell: int, slots: Sequence[dict[LayerKind, Any]]) -> Any:
+        """Memory of a stage that stays over the whole step."""
+        return self._held(self.costs.static, rank, cell, slots) + int(self.costs.overhead[cell])
+
+    def _transient(self, rank: int, cell: int) -> int:
+        """What a layer, or the loss, needs while it runs."""
+        working = int(self.costs.working[cell])
+        return max(working, int(self.costs.loss[cell])) if rank == self.shape.pp - 1 else working
+
+    def _saved(self, rank: int, cell: int, slots: Sequence[dict[LayerKind, Any]]) -> list[Any]:
+        """Activations of each chunk of a stage."""
         costs, card = self.costs, self.problem.model
-        base: Any = int(costs.overhead[cell])
-        transient = int(costs.working[cell])
         sizes = [self._weigh(costs.activation, cell, counts) for counts in slots]
-        if rank == 0:
-            base = base + int(costs.first_static[cell])
-        if rank == self.shape.pp - 1:
-            base = base + int(costs.output_static[cell])
-            transient = max(transient, int(costs.loss[cell]))
-        chunk, holder = divmod(mtp_slot(self.problem, self.shape), self.shape.pp)
-        if card.mtp_layers and rank == holder:
-            base = base + int(costs.mtp_static[cell])
+        if self._holds_mtp(rank):
+            chunk = mtp_slot(self.problem, self.shape) // self.shape.pp
             mtp = card.mtp_layers * int(costs.activation[card.mtp_kind][cell])
             sizes[chunk] = sizes[chunk] + mtp
-        for counts in slots:
-            base = base + self._weigh(costs.static, cell, counts)
-        return base + transient, sizes
+        return sizes
 
     def _overlooked(
         self, solver: cp_model.CpSolver, cell: int
@@ -288,8 +341,9 @@ class _Program:
                 {k: n if isinstance(n, int) else solver.value(n) for k, n in counts.items()}
                 for counts in self.slot_kinds[rank::pp]
             ]
-            base, sizes = self._stage(rank, cell, slots)
-            vectors = live_chunks(pp, self.shape.vpp, self.shape.level, rank)
+            sizes = self._saved(rank, cell, slots)
+            base = self._resident(rank, cell, slots) + self._transient(rank, cell)
+            vectors = self.shape.moments(rank)
             worst = max(vectors, key=lambda x, s=sizes: _dot(x, s))  # type: ignore[misc]
             if base + _dot(worst, sizes) > peak:
                 found.append((rank, worst))
@@ -337,7 +391,7 @@ class _Program:
 @lru_cache(maxsize=65536)
 def _largest_moments(shape: Shape, rank: int, most: int) -> tuple[tuple[int, ...], ...]:
     """Live vectors that are the largest for some number of like layers up to ``most``."""
-    vectors = live_chunks(shape.pp, shape.vpp, shape.level, rank)
+    vectors = shape.moments(rank)
     last = rank == shape.pp - 1
     sizes = [chunk_counts(n, shape.vpp, last_rank=last) for n in range(most + 1)]
     return tuple(sorted({max(vectors, key=lambda x, c=chunks: _dot(x, c)) for chunks in sizes}))  # type: ignore[misc]

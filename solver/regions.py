@@ -14,7 +14,14 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Axes, Mask
-from meshplan.solver.bounds import NEVER, Bounds, coarse_memory, coarse_step, mesh_column
+from meshplan.solver.bounds import (
+    NEVER,
+    Bounds,
+    coarse_host,
+    coarse_memory,
+    coarse_step,
+    mesh_column,
+)
 from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_costs
 from meshplan.solver.meshes import MESH
 from meshplan.solver.program import LimitReached
@@ -262,6 +269,9 @@ class Space:
             allowed[rows] if len(allowed) > 1 else allowed
         )
         memory = np.where(legal, coarse_memory(self.problem, axes.pp, part), NEVER)
+        if self.problem.uses_host_memory:
+            host = coarse_host(self.problem, part)
+            memory = np.where(host <= axes.pp * self.problem.host_capacity, memory, NEVER)
         memory = np.broadcast_to(memory, (rows.stop - rows.start, *axes.shape[1:5], 1))
         self._note_memory(int(memory.min()) // axes.pp)
         chosen = np.nonzero(memory <= axes.pp * self.capacity)
@@ -295,7 +305,7 @@ class Space:
             classes = np.array([live_class(region.pp, int(vpp), int(g)) for g in ga])
             for level in np.unique(classes[legal]):
                 part = np.nonzero(legal & (classes == level))[0]
-                shape = Shape(region.pp, int(vpp), int(level))
+                shape = Shape(region.pp, int(vpp), int(level), self.problem.extra_warmup)
                 for start in range(0, len(part), _REFINED_AT_ONCE):
                     self._check_time()
                     some = part[start : start + _REFINED_AT_ONCE]

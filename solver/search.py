@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from meshplan.constraints.layout import Value
+from meshplan.constraints.memory.verdict import fills_host
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array
@@ -113,7 +114,8 @@ class Search:
         spent = cost(self.problem, layout)
         found = Found(decisions, answer.slots, spent.time.step_us, spent.peak)
         confirmed = found.step if minimised == "step" else found.peak
-        if confirmed != answer.objective or found.peak > self.capacity:
+        no_room = fills_host(self.problem, spent.ranks)
+        if confirmed != answer.objective or found.peak > self.capacity or no_room:
             raise InternalError(
                 f"the solver's {minimised} is {answer.objective} and the checker's {confirmed} "
                 f"(peak {found.peak} of {self.capacity}) for {layout}"

@@ -28,11 +28,20 @@ def live_class(pp: int, vpp: int, ga: int) -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """One pipeline shape; ``level`` is the live class of the micro-batches a step."""
+    """One pipeline shape.
+
+    ``level`` is the live class of the micro-batches a step, ``extra`` the chunks that the schedule
+    runs forward beyond its warm-up.
+    """
 
     pp: int
     vpp: int
     level: int
+    extra: int = 0
+
+    def moments(self, rank: int) -> tuple[tuple[int, ...], ...]:
+        """Live micro-batches of each chunk of a rank at the worst moments of the step."""
+        return live_chunks(self.pp, self.vpp, self.level, rank, self.extra)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +59,8 @@ class RankTable:
     live_with_mtp, mtp_live
         Like ``live`` at the moment at which most micro-batches of the chunk that holds (or, on
         another rank, would hold) the MTP layers are alive, and how many these are.
+    most_live
+        Most micro-batches of any chunk that are alive at once.
     """
 
     layers: Array
@@ -58,20 +69,21 @@ class RankTable:
     live_count: dict[LayerKind, tuple[Array, Array]]
     live_with_mtp: Array
     mtp_live: int
+    most_live: int
 
 
 def main_kind(problem: Problem) -> LayerKind:
     """The most frequent kind of layer."""
-    counts = problem.model.kind_counts
+    counts = problem.kind_counts
     return max(problem.kinds, key=lambda kind: counts[kind])
 
 
 @lru_cache(maxsize=4096)
 def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTable:
     """Tables of one rank for up to ``most`` layers (a fixed split has a single entry)."""
-    card, main = problem.model, main_kind(problem)
+    main = main_kind(problem)
     others = tuple(kind for kind in problem.kinds if kind != main)
-    vectors = live_chunks(shape.pp, shape.vpp, shape.level, rank)
+    vectors = shape.moments(rank)
     fixed = fixed_slots(problem, shape.pp, shape.vpp)
     fewest = [_fewest(problem, shape, r, most) for r in range(rank)]
     earlier = sum(chunk_counts(n, shape.vpp, last_rank=False)[0] for n in fewest)
@@ -83,7 +95,7 @@ def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTabl
         for n in range(least_layers(shape, rank), most + 1):
             chunks = chunk_counts(n, shape.vpp, last_rank=rank == shape.pp - 1)
             ranges = {
-                kind: rank_kind_range(card.layer_kinds, kind, chunks, shape.pp, rank, earlier)
+                kind: rank_kind_range(problem, kind, chunks, shape.pp, rank, earlier)
                 for kind in others
             }
             entries.append((chunks, ranges))
@@ -106,6 +118,7 @@ def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTabl
         live_count={kind: _columns(pairs) for kind, pairs in live_count.items()},
         live_with_mtp=np.array([_dot(late, chunks) for chunks, _ in entries], dtype=np.int64),
         mtp_live=late[chunk],
+        most_live=max(max(vector) for vector in vectors),
     )
 
 

@@ -10,11 +10,13 @@ from typing import Literal
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
+from meshplan.constraints.memory.verdict import TIGHT_SHARE
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.scenarios.errors import InputError
 from meshplan.solver.conflict_text import broken_layout_rules
 from meshplan.solver.conflicts import conflict, floor
 from meshplan.solver.found import Found, InternalError, to_layout
-from meshplan.solver.judge import TIGHT_SHARE, Cost, cost, violations
+from meshplan.solver.judge import Cost, cost, violations
 from meshplan.solver.program import LimitReached
 from meshplan.solver.progress import Progress
 from meshplan.solver.regions import Pool
@@ -41,6 +43,7 @@ def solve(
     progress
         Called whenever the best plan or the bound changes.
     """
+    _refuse_other_checkpoints(problem)
     started = time.monotonic()
     run = _Run(problem, started, time_limit_s, progress)
     try:
@@ -49,6 +52,24 @@ def solve(
         return run.interrupted("limit")
     except KeyboardInterrupt:
         return run.interrupted("interrupt")
+
+
+def _refuse_other_checkpoints(problem: Problem) -> None:
+    """Refuse full recompute that depends on how many layers a stage holds.
+
+    The costs of a layer would depend on its place; the search tabulates them by kind.
+    """
+    training = problem.training
+    if training.recompute_method == "uniform" and training.recompute_layers == 1:
+        return
+    if 1 not in problem.domain("rc_full"):
+        return
+    raise InputError(
+        f"training.recompute_method = {training.recompute_method} with recompute_num_layers = "
+        f"{training.recompute_layers}: the search chooses full recompute of every layer only",
+        advice="use check or memory for this layout, or leave full recompute out of "
+        "options.recompute.",
+    )
 
 
 class _Run:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from meshplan.constraints.layout import Slot, Value
+from meshplan.constraints.memory.activations import exchange_activation
+from meshplan.constraints.memory.working import ring_working
 from meshplan.constraints.pipeline import even_slots, parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
@@ -73,8 +75,8 @@ def _with_exchange(
 ) -> list[tuple[Value, ...]]:
     """Extend mesh rows by the context-parallel exchanges that are legal and not slower.
 
-    The exchange changes nothing but the time of the attention core, so one that is at least as
-    slow as another for every layer kind, with and without recompute, is never needed.
+    The exchange changes nothing but the time of the attention core and what it keeps, so one that
+    is nowhere better than another, for no layer kind and recompute, is never needed.
     """
     known = {"pp", "cp_comm", *MESH}
     inside = [r for r in rules if "cp_comm" in r.scope and set(r.scope) <= known]
@@ -93,11 +95,19 @@ def _with_exchange(
 
 
 def _fastest(problem: Problem, tp: int, cp: int, mbs: int, legal: list[Value]) -> list[Value]:
+    tokens = problem.tokens(cp, mbs)
     times = {
-        choice: tuple(
-            core_us(problem, kind, tp, cp, mbs, str(choice), replay, 0)
-            for kind in problem.kinds
-            for replay in (0, 1)
+        choice: (
+            *(
+                core_us(problem, kind, tp, cp, mbs, str(choice), replay, 0)
+                for kind in problem.kinds
+                for replay in (0, 1)
+            ),
+            *(
+                exchange_activation(problem, kind, tp, tokens, cp, str(choice), 0)
+                for kind in problem.kinds
+            ),
+            ring_working(problem, tp, tokens, cp, str(choice), 0, 0, 0, 0),
         )
         for choice in legal
     }

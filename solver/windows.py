@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 
+from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 
 
 @lru_cache(maxsize=4096)
 def kind_range(
-    layer_kinds: tuple[LayerKind, ...], kind: LayerKind, length: int, first: int, after: int
+    problem: Problem, kind: LayerKind, length: int, first: int, after: int
 ) -> tuple[int, int]:
     """Least and most layers of ``kind`` in a run of ``length`` consecutive layers.
 
@@ -22,15 +23,20 @@ def kind_range(
     after
         At least this many come after it.
     """
-    total = len(layer_kinds)
-    prefix = [0, *accumulate(int(k == kind) for k in layer_kinds)]
+    total, prefix = problem.model.layers, _prefix(problem, kind)
     starts = range(first, total - length - after + 1)
     counts = [prefix[start + length] - prefix[start] for start in starts]
     return (min(counts), max(counts)) if counts else (0, length)
 
 
+@lru_cache(maxsize=256)
+def _prefix(problem: Problem, kind: LayerKind) -> list[int]:
+    """Layers of ``kind`` before each layer, and in all."""
+    return [0, *accumulate(int(k == kind) for k in problem.model.layer_kinds)]
+
+
 def rank_kind_range(
-    layer_kinds: tuple[LayerKind, ...],
+    problem: Problem,
     kind: LayerKind,
     chunks: Sequence[int],
     pp: int,
@@ -49,6 +55,6 @@ def rank_kind_range(
         before = max(0, index - 1, earlier if chunk == 0 else 0)
         behind = max(0, slots - index - 2)
         if index == 0:  # begins with the first layer
-            behind = len(layer_kinds) - length
-        ranges.append(kind_range(layer_kinds, kind, length, before, behind))
+            behind = problem.model.layers - length
+        ranges.append(kind_range(problem, kind, length, before, behind))
     return tuple(ranges)

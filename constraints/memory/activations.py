@@ -1,10 +1,10 @@
 """Activations that one layer saves for one micro-batch, under the chosen recompute, in quanta.
 
-bf16 with flash attention; inputs of linear layers in the compute precision.  Checked against
-published allocator figures in the project's memory notes; linear-attention layers are derived
-from the tensors that the layer saves and are estimates.  Sources: Megatron-LM d98e8a64
-``core/transformer`` (``attention.py``, ``multi_latent_attention.py``, ``moe/``,
-``transformer_config.py`` recompute modules); arXiv 2205.05198; arXiv 2603.07685.
+bf16 with fused attention; inputs of linear layers in the compute precision.  What fine-grained
+offload keeps on the host is left out here and counted by :mod:`.offloaded`.  State-space and
+linear-attention layers are derived from the tensors that the layer saves: :mod:`.linear_attention`.
+Sources: Megatron-LM d98e8a64 ``core/transformer`` (``attention.py``, ``multi_latent_attention.py``,
+``moe/``, ``transformer_config.py`` recompute modules); arXiv 2205.05198; arXiv 2603.07685.
 """
 
 from __future__ import annotations
@@ -12,11 +12,43 @@ from __future__ import annotations
 from functools import lru_cache
 
 from meshplan.constraints.memory.formats import input_bytes
+from meshplan.constraints.memory.linear_attention import gdn_saved, mamba_saved
 from meshplan.constraints.problem import Problem, quanta
 from meshplan.scenarios.model_card import LayerKind
 
-#: Width of the chunks in which gated delta net keeps its recurrent state.
-_GDN_CHUNK = 64
+
+def kept(problem: Problem, module: str, bytes_: float) -> float:
+    """The saved input of ``module``, or nothing if that is offloaded to the host."""
+    return 0.0 if module in problem.training.activation_offload else bytes_
+
+
+def kv_width(problem: Problem, tp: int) -> float:
+    """Elements of K (or V) of one token on all TP ranks; more ranks than groups replicate them."""
+    card = problem.model
+    return card.kv_groups * card.head_dim * max(1.0, tp / card.kv_groups)
+
+
+def core_inputs(problem: Problem, tp: int) -> float:
+    """Bytes of q, k and v of one token on one TP rank, as full attention saves them."""
+    card = problem.model
+    if card.attention == "mla":
+        return card.heads / tp * (2 * card.qk_head_dim * 2 + 2 * (card.v_head_dim or 0))
+    return 2 * (card.query_width + 2 * kv_width(problem, tp)) / tp
+
+
+def _attention_out_bytes(problem: Problem) -> float:
+    """Bytes of one attention output: bf16 for its own backward, a quantised copy for proj."""
+    copy = input_bytes(problem) if problem.is_fp8 else 0.0
+    if problem.is_fp8:
+        return 2.0 + kept(problem, "attn_proj", copy)
+    return kept(problem, "attn_proj", 2.0)
+
+
+def _scores(problem: Problem, tp: int, tokens: int) -> float:
+    """Bytes of the attention scores, which only unfused attention keeps."""
+    if problem.training.fused_attention:
+        return 0.0
+    return 2.0 * tokens * problem.model.heads / tp * problem.seq_len
 
 
 def _attention_saved(
@@ -25,65 +57,54 @@ def _attention_saved(
     tp: int,
     tokens: int,
     *,
+    core_attn: bool,
     layernorm: bool,
     mla_up_proj: bool,
 ) -> float:
     """Bytes saved by norm 1, attention and the residual after it."""
     card, width = problem.model, input_bytes(problem)
     h = card.hidden
-    shard = tokens / tp  # sequence parallelism shards everything outside attention and MLP
-    saved = shard * 2 * h + shard * 2 * h  # layer input, residual after attention
-    norm_out = shard * width * h
+    shard = tokens / problem.sequence_shards(tp)  # outside attention and MLP
+    saved = kept(problem, "attn_norm", shard * 2 * h)  # layer input
+    norm_out = kept(problem, "qkv_linear", shard * width * h)
+    if problem.training.hidden_dropout:
+        saved += shard * h  # one mask byte an element
+    if kind.mlp != "none":  # the residual after attention is what norm 2 reads
+        saved += kept(problem, "mlp_norm", shard * 2 * h)
     if kind.attention == "mla":
         saved += _mla_saved(problem, tp, tokens, mla_up_proj=mla_up_proj)
         saved += 0 if layernorm else norm_out
+    else:
+        saved += norm_out  # fused into the QKV projection: never discarded
+    if kind.attention == "gdn":
+        return saved + gdn_saved(problem, tp, tokens)
+    if kind.attention == "mamba":
+        return saved + mamba_saved(problem, tp, tokens)
+    if not core_attn:
+        saved += _scores(problem, tp, tokens)
+    saved += 4 * tokens * card.heads / tp  # log-sum-exp
+    if kind.attention == "mla":
         return saved
-    saved += norm_out  # fused into the QKV projection: never discarded
-    if kind.attention in ("gdn", "mamba"):
-        return saved + _gdn_saved(problem, tp, tokens)
     query = card.query_width
-    kv = card.kv_width * max(1.0, tp / card.kv_groups)  # replicated when tp > kv_groups
-    saved += tokens / tp * 2 * (query + 2 * kv)
+    saved += tokens * kept(problem, "core_attn", core_inputs(problem, tp))
     saved += tokens / tp * _attention_out_bytes(problem) * query
-    saved += 4 * tokens * card.heads / tp
     if card.qk_norm:
-        saved += tokens / tp * 2 * (query + kv)
+        saved += tokens / tp * 2 * (query + kv_width(problem, tp))
     if card.attention_output_gate:
         saved += tokens / tp * 2 * query
     return saved
 
 
-def _attention_out_bytes(problem: Problem) -> float:
-    """Bytes of one attention output: bf16 for its own backward, a quantised copy for proj."""
-    return 2.0 if not problem.is_fp8 else 2.0 + input_bytes(problem)
-
-
 def _mla_saved(problem: Problem, tp: int, tokens: int, *, mla_up_proj: bool) -> float:
     card = problem.model
-    shard = tokens / tp
-    heads = card.heads / tp
-    q_rank = card.q_lora_rank or 0
-    kv_rank = card.kv_lora_rank or 0
-    rope = card.qk_rope_head_dim or 0
-    v_dim = card.v_head_dim or 0
-    saved = shard * 2 * (q_rank + kv_rank + rope)  # latents before their norms
-    saved += tokens * heads * _attention_out_bytes(problem) * v_dim + 4 * tokens * heads
+    shard = tokens / problem.sequence_shards(tp)
+    ranks = card.q_lora_rank + card.kv_lora_rank
+    saved = shard * 2 * (ranks + card.qk_rope_head_dim)  # latents before their norms
+    saved += tokens * card.heads / tp * _attention_out_bytes(problem) * card.v_head_dim
     if not mla_up_proj:  # normed latents, q, k and v
-        saved += shard * 2 * (q_rank + kv_rank)
-        saved += tokens * heads * (2 * card.qk_head_dim * 2 + 2 * v_dim)
+        saved += shard * 2 * ranks
+        saved += tokens * kept(problem, "core_attn", core_inputs(problem, tp))
     return saved
-
-
-def _gdn_saved(problem: Problem, tp: int, tokens: int) -> float:
-    """Gated delta net (estimate): projections, convolution, core output, norm, chunk states."""
-    card = problem.model
-    keys = (card.gdn_key_heads or 0) * (card.gdn_key_dim or 0)
-    values = (card.gdn_value_heads or 0) * (card.gdn_value_dim or 0)
-    per_token = 2 * (2 * keys + 2 * values + 2 * (card.gdn_value_heads or 0))
-    per_token += 2 * (2 * keys + values)  # after the convolution
-    per_token += 2 * values + 2 * values  # core output, gated norm output
-    states = 4 * values * (card.gdn_key_dim or 0) / _GDN_CHUNK
-    return tokens / tp * (per_token + states)
 
 
 @lru_cache(maxsize=65536)
@@ -92,19 +113,24 @@ def attention_activation(
     kind: LayerKind,
     tp: int,
     attention_tokens: int,
+    rc_core_attn: int,
     rc_layernorm: int,
     rc_mla_up_proj: int,
     rc_full: int,
 ) -> int:
     """Attention half of one layer and micro-batch; with full recompute only the layer input."""
     if rc_full:
-        return quanta(attention_tokens / tp * 2 * problem.model.hidden)
+        shard = attention_tokens / problem.sequence_shards(tp)
+        return quanta(shard * 2 * problem.model.hidden)
+    if kind.attention == "none":
+        return 0
     return quanta(
         _attention_saved(
             problem,
             kind,
             tp,
             attention_tokens,
+            core_attn=bool(rc_core_attn),
             layernorm=bool(rc_layernorm),
             mla_up_proj=bool(rc_mla_up_proj),
         )
@@ -112,28 +138,67 @@ def attention_activation(
 
 
 @lru_cache(maxsize=65536)
+def exchange_activation(
+    problem: Problem,
+    kind: LayerKind,
+    tp: int,
+    attention_tokens: int,
+    cp: int,
+    cp_comm: str,
+    rc_full: int,
+) -> int:
+    """Attention output before the all-to-all that returns it, from Transformer Engine 2.8 on."""
+    if cp == 1 or rc_full or "a2a" not in cp_comm or problem.transformer_engine < (2, 8):
+        return 0
+    if kind.attention not in ("gqa", "swa", "mla"):
+        return 0
+    return quanta(attention_tokens / tp * 2 * problem.model.value_width)
+
+
+@lru_cache(maxsize=65536)
 def dense_mlp_activation(
-    problem: Problem, tp: int, attention_tokens: int, rc_mlp: int, rc_full: int
+    problem: Problem, kind: LayerKind, tp: int, attention_tokens: int, rc_mlp: int, rc_full: int
 ) -> int:
     """Dense MLP half (norm 2 output, fc1 and activation outputs) of one layer."""
-    if rc_mlp or rc_full:
+    if rc_full:
         return 0
     card, width = problem.model, input_bytes(problem)
-    gate = 2 if card.gated else 1
-    saved = attention_tokens / tp * width * card.hidden
-    saved += attention_tokens / tp * (2 * gate + width) * (card.ffn or 0)
+    shard = attention_tokens / problem.sequence_shards(tp)
+    saved = _lone_mlp_input(problem, kind, shard)
+    if not rc_mlp:
+        saved += shard * width * card.hidden
+        saved += attention_tokens / tp * (2 * _gate(problem) + width) * (card.ffn or 0)
+        if problem.training.hidden_dropout:
+            saved += shard * card.hidden
     return quanta(saved)
+
+
+def _gate(problem: Problem) -> int:
+    return 2 if problem.model.gated else 1
+
+
+def _lone_mlp_input(problem: Problem, kind: LayerKind, shard: float) -> float:
+    """Input of a layer that is only an MLP; otherwise the attention half counts it."""
+    if kind.attention != "none":
+        return 0.0
+    return kept(problem, "mlp_norm", shard * 2 * problem.model.hidden)
 
 
 def routed_copies(problem: Problem, moe_tokens: int, etp: int) -> float:
     """Token copies that one rank's experts process: tokens x top-k x ETP x imbalance."""
+    return moe_tokens * problem.model.topk * etp * problem.training.load_imbalance
+
+
+def expert_widths(problem: Problem, etp: int) -> tuple[int, float]:
+    """Width of a routed token copy, and of one expert's FFN on one rank."""
     card = problem.model
-    return moe_tokens * (card.topk or 0) * etp * problem.training.load_imbalance
+    return card.moe_latent or card.hidden, card.moe_ffn / etp
 
 
 @lru_cache(maxsize=65536)
 def moe_activation(
     problem: Problem,
+    kind: LayerKind,
     moe_tokens: int,
     etp: int,
     dispatcher: str,
@@ -147,17 +212,18 @@ def moe_activation(
     if rc_full:
         return 0
     card, width = problem.model, input_bytes(problem)
-    saved = 0.0 if rc_layernorm else moe_tokens * 2 * card.hidden
+    saved = _lone_mlp_input(problem, kind, moe_tokens)
+    saved += 0.0 if rc_layernorm else moe_tokens * 2 * card.hidden
     if rc_moe:
         return quanta(saved)
-    experts, topk = card.experts or 0, card.topk or 0
-    saved += moe_tokens * (9 * experts + 8 * topk)
-    saved += moe_tokens * (4 * experts if dispatcher != "alltoall" else 4 * (2 * experts + 1))
-    latent = card.moe_latent or card.hidden
-    ffn = (card.moe_ffn or 0) / etp
-    gate = 2 if card.gated else 1
-    copies = routed_copies(problem, moe_tokens, etp)
-    saved += copies * (width * latent + 2 * gate * ffn + 4)
+    saved += moe_tokens * (9 * card.experts + 8 * card.topk)
+    maps = 4 * card.experts if dispatcher != "alltoall" else 4 * (2 * card.experts + 1)
+    saved += moe_tokens * maps
+    latent, ffn = expert_widths(problem, etp)
+    copies, gate = routed_copies(problem, moe_tokens, etp), _gate(problem)
+    saved += copies * (
+        kept(problem, "expert_fc1", width * latent) + kept(problem, "moe_act", 2 * gate * ffn) + 4
+    )
     if not rc_moe_act:
         saved += copies * width * ffn
     if card.shared_ffn and not rc_shared_experts:

@@ -1,7 +1,8 @@
 """Bytes per parameter and per saved activation element, by numeric format.
 
 Source: Megatron-LM d98e8a64 ``dist_optimizer.md``, ``core/optimizer/distrib_optimizer.py``,
-``core/optimizer/optimizer_config.py``; Transformer Engine quantised tensors.
+``core/optimizer/optimizer_config.py``, ``core/optimizer/cpu_offloading/hybrid_optimizer.py``;
+Transformer Engine quantised tensors and ``FusedAdam``.
 """
 
 from __future__ import annotations
@@ -42,6 +43,15 @@ def gradient_bytes(problem: Problem) -> int:
     return problem.training.gradient_bytes
 
 
+def master_bytes(problem: Problem, offload: int) -> float:
+    """Bytes of the master copy of one weight on the GPU, before sharding.
+
+    4 in fp32; 2 where the precision-aware optimizer keeps only what the bf16 weight lacks.
+    """
+    aware = problem.precision_aware(offload)
+    return 2.0 if aware and offload == 0 and problem.param_remainders else 4.0
+
+
 def optimizer_bytes(problem: Problem, offload: int) -> float:
     """Bytes of optimizer state of one parameter that stay on the GPU, before sharding.
 
@@ -49,7 +59,40 @@ def optimizer_bytes(problem: Problem, offload: int) -> float:
     with the precision-aware optimizer, the moments only without (the fp32 master of
     ``HybridDeviceOptimizer`` stays on the GPU).
     """
-    moments = 2.0 * problem.training.moment_bytes
+    moments, master = 2.0 * problem.training.moment_bytes, master_bytes(problem, offload)
     if problem.precision_aware(offload):
-        return (4.0 + moments) * (100 - offload) / 100
-    return 4.0 + moments * (100 - offload) / 100
+        return (master + moments) * (100 - offload) / 100
+    return master + moments * (100 - offload) / 100
+
+
+def host_optimizer_bytes(problem: Problem, offload: int) -> float:
+    """Bytes of host memory of one parameter whose state is offloaded, before sharding.
+
+    ``HybridDeviceOptimizer`` keeps a pinned fp32 copy of the weight and of its gradient beside
+    the two fp32 moments.
+    """
+    return 16.0 * offload / 100
+
+
+def update_bytes(problem: Problem, offload: int) -> tuple[float, float]:
+    """Bytes of one owned parameter that exist only during the optimizer step.
+
+    Returns
+    -------
+    own, other
+        For the parameters that are being updated, and for those of the other group (dense or
+        routed experts: Megatron-Core updates one after the other).
+
+    Notes
+    -----
+    ``FusedAdam`` casts moments below fp32 to fp32 for a whole group of parameters (Transformer
+    Engine pull requests 1640 and 2551; arXiv 2603.07685).  Without the precision-aware optimizer a
+    bf16 gradient shard is copied to fp32, for both groups before either is updated
+    (``distrib_optimizer.py`` ``_copy_model_grads_to_main_grads``).
+    """
+    on_gpu = (100 - offload) / 100
+    if problem.precision_aware(offload):
+        casts = 8.0 * on_gpu if problem.training.moment_bytes < 4 else 0.0
+        return casts, 0.0
+    copies = 4.0 * on_gpu if problem.training.gradient_bytes < 4 else 0.0
+    return copies, copies

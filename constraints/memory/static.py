@@ -1,7 +1,9 @@
 """Weights, gradients and optimizer state of what a pipeline rank holds, in quanta.
 
-Dense parameters (attention, dense MLP, shared experts, router, embeddings) shard their
-optimizer over DP x CP; routed experts over EDP.  Source: Megatron-LM d98e8a64
+Each part of the report is a constant ``part`` of the terms: see :data:`STATIC_PARTS`,
+:data:`UPDATE_PARTS` and ``host``.  Dense parameters (attention, dense MLP, shared experts,
+router, embeddings) shard their optimizer over DP x CP; routed experts over EDP.  Source:
+Megatron-LM d98e8a64
 ``core/distributed/param_and_grad_buffer.py``, ``core/optimizer/distrib_optimizer.py``.
 """
 
@@ -9,7 +11,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from meshplan.constraints.memory.formats import gradient_bytes, optimizer_bytes, weight_bytes
+from meshplan.constraints.memory.formats import (
+    gradient_bytes,
+    host_optimizer_bytes,
+    optimizer_bytes,
+    update_bytes,
+    weight_bytes,
+)
 from meshplan.constraints.problem import Problem, quanta
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.scenarios.parameters import (
@@ -21,15 +29,27 @@ from meshplan.scenarios.parameters import (
 
 #: Parts of the static memory, as the report names them.
 STATIC_PARTS = ("weights", "gradients", "optimizer")
+#: What exists only while the optimizer updates the dense parameters, or the routed experts.
+UPDATE_PARTS = ("update_dense", "update_expert")
+#: Optimizer state in host memory.
+HOST_PART = "host"
 
 
-def _part_bytes(problem: Problem, part: str, weight: float, shards: int, offload: int) -> float:
-    """Bytes per parameter of one part."""
+def _part_bytes(
+    problem: Problem, part: str, weight: float, ranks: int, offload: int, group: str
+) -> float:
+    """Bytes per parameter of one part; ``group`` is ``dense`` or ``expert``."""
     if part == "weights":
         return weight
     if part == "gradients":
         return gradient_bytes(problem)
-    return optimizer_bytes(problem, offload) / shards
+    shards = problem.optimizer_shards(ranks)
+    if part == "optimizer":
+        return optimizer_bytes(problem, offload) / shards
+    if part == HOST_PART:
+        return host_optimizer_bytes(problem, offload) / shards
+    own, other = update_bytes(problem, offload)
+    return (own if part == f"update_{group}" else other) / shards
 
 
 @lru_cache(maxsize=65536)
@@ -38,7 +58,9 @@ def dense_static(
 ) -> int:
     """One part of the non-expert parameters of a layer of ``kind``, in quanta."""
     count = layer_parameters(problem.model, kind, tp=tp).dense
-    return quanta(count * _part_bytes(problem, part, weight_bytes(problem), dp * cp, offload))
+    return quanta(
+        count * _part_bytes(problem, part, weight_bytes(problem), dp * cp, offload, "dense")
+    )
 
 
 @lru_cache(maxsize=65536)
@@ -47,14 +69,14 @@ def expert_static(
 ) -> int:
     """One part of the routed experts of a layer of ``kind``, in quanta."""
     count = layer_parameters(problem.model, kind, ep=ep, etp=etp).expert
-    return quanta(count * _part_bytes(problem, part, weight_bytes(problem), edp, offload))
+    return quanta(count * _part_bytes(problem, part, weight_bytes(problem), edp, offload, "expert"))
 
 
 @lru_cache(maxsize=65536)
 def embedding_static(problem: Problem, part: str, tp: int, cp: int, dp: int, offload: int) -> int:
     """One part of the word embedding, kept in bf16, in quanta."""
     count = embedding_parameters(problem.model, tp=tp)
-    return quanta(count * _part_bytes(problem, part, 2.0, dp * cp, offload))
+    return quanta(count * _part_bytes(problem, part, 2.0, dp * cp, offload, "dense"))
 
 
 @lru_cache(maxsize=65536)
@@ -68,7 +90,7 @@ def output_static(
     count = output_parameters(problem.model, tp=tp)
     if problem.model.tied_embeddings and pp == 1:
         count -= embedding_parameters(problem.model, tp=tp)
-    return quanta(count * _part_bytes(problem, part, 2.0, dp * cp, offload))
+    return quanta(count * _part_bytes(problem, part, 2.0, dp * cp, offload, "dense"))
 
 
 @lru_cache(maxsize=65536)
@@ -80,15 +102,15 @@ def mtp_dense_static(
     With ``pp > 1`` the stage that holds them keeps a copy of the embedding
     (Megatron-LM ``core/transformer/multi_token_prediction.py``).
     """
-    layers = problem.model.mtp_layers
+    layers = problem.model.mtp_copies
     if not layers:
         return 0
     count = layers * mtp_parameters(problem.model, tp=tp).dense
-    per_parameter = _part_bytes(problem, part, weight_bytes(problem), dp * cp, offload)
+    per_parameter = _part_bytes(problem, part, weight_bytes(problem), dp * cp, offload, "dense")
     total = count * per_parameter
     if pp > 1:
         copy = embedding_parameters(problem.model, tp=tp)
-        total += copy * _part_bytes(problem, part, 2.0, dp * cp, offload)
+        total += copy * _part_bytes(problem, part, 2.0, dp * cp, offload, "dense")
     return quanta(total)
 
 
@@ -97,8 +119,8 @@ def mtp_expert_static(
     problem: Problem, part: str, ep: int, etp: int, edp: int, offload: int
 ) -> int:
     """One part of the routed experts of all MTP layers, in quanta."""
-    layers = problem.model.mtp_layers
+    layers = problem.model.mtp_copies
     if not layers:
         return 0
     count = layers * mtp_parameters(problem.model, ep=ep, etp=etp).expert
-    return quanta(count * _part_bytes(problem, part, weight_bytes(problem), edp, offload))
+    return quanta(count * _part_bytes(problem, part, weight_bytes(problem), edp, offload, "expert"))

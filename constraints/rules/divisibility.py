@@ -10,6 +10,7 @@ from meshplan.constraints.rule import Rule
 from meshplan.constraints.rules.division import divides
 from meshplan.constraints.rules.sources import (
     EXPERTS,
+    MAMBA_MIXER,
     SELF_ATTENTION,
     SHARED_EXPERTS,
     TP_LAYERS,
@@ -80,6 +81,27 @@ def _gdn_explain(problem: Problem, tp: int, cp: int) -> str:
         f"the gated delta net has {model.gdn_key_heads} key and {model.gdn_value_heads} value "
         f"heads, which tp*cp = {tp}*{cp} = {tp * cp} does not divide; "
         f"tp*cp = {nearest_divisors(model.gdn_key_heads, tp * cp)} would"
+    )
+
+
+def _has_mamba(problem: Problem) -> bool:
+    return any(kind.attention == "mamba" for kind in problem.kinds)
+
+
+def _mamba_holds(problem: Problem, tp: int, cp: int) -> bool:
+    model = problem.model
+    if model.mamba_heads % (tp * cp) or model.mamba_groups % tp:
+        return False
+    groups = model.mamba_groups // tp
+    return groups % cp == 0 or cp % groups == 0  # fewer groups than CP ranks are repeated
+
+
+def _mamba_explain(problem: Problem, tp: int, cp: int) -> str:
+    model = problem.model
+    return (
+        f"the Mamba layers have {model.mamba_heads} heads in {model.mamba_groups} groups, which "
+        f"tp = {tp} and cp = {cp} do not divide; tp = {nearest_divisors(model.mamba_groups, tp)} "
+        f"and tp*cp = {nearest_divisors(model.mamba_heads, tp * cp)} would"
     )
 
 
@@ -171,6 +193,19 @@ GDN_HEADS_TPCP = Rule(
     fields=("layout.cp", "layout.tp"),
 )
 
+MAMBA_HEADS_TPCP = Rule(
+    id="mamba-heads-tpcp",
+    scope=("tp", "cp"),
+    holds=_mamba_holds,
+    explain=_mamba_explain,
+    formula="mamba_heads % (tp*cp) == 0 and mamba_groups % tp == 0",
+    why="Mamba layers see the whole sequence and split their heads over TP and CP.",
+    source=MAMBA_MIXER,
+    family="divisibility",
+    applies=_has_mamba,
+    fields=("layout.cp", "layout.tp"),
+)
+
 SP_SEQ_DIVISIBLE = Rule(
     id="sp-seq-divisible",
     scope=("tp", "cp"),
@@ -191,5 +226,6 @@ DIVISIBILITY_RULES: tuple[Rule, ...] = (
     MOE_FFN_ETP,
     SHARED_FFN_TP,
     GDN_HEADS_TPCP,
+    MAMBA_HEADS_TPCP,
     SP_SEQ_DIVISIBLE,
 )

@@ -131,7 +131,33 @@ SHARED_EXPERTS_NO_BIAS = Rule(
     fields=("model.mlp_bias", "model.shared_ffn"),
 )
 
+
+def _sequence_holds(problem: Problem, tp: int) -> bool:
+    return tp == 1 or problem.training.sequence_parallel or not problem.model.is_moe
+
+
+def _sequence_explain(_: Problem, tp: int) -> str:
+    return (
+        f"a mixture of experts with tp = {tp} needs training.sequence_parallel, which is false; "
+        "set it to true or use tp = 1"
+    )
+
+
+MOE_TP_NEEDS_SP = Rule(
+    id="moe-tp-needs-sp",
+    scope=("tp",),
+    holds=_sequence_holds,
+    explain=_sequence_explain,
+    formula="tp == 1 or sequence_parallel",
+    why="Without sequence parallelism every TP rank would send the same tokens to the experts.",
+    source=MOE_LAYER,
+    family="moe",
+    applies=lambda problem: problem.model.is_moe and not problem.training.sequence_parallel,
+    fields=("layout.tp", "training.sequence_parallel"),
+)
+
 MOE_RULES: tuple[Rule, ...] = (
+    MOE_TP_NEEDS_SP,
     EP_NEEDS_MOE,
     DENSE_EXPERT_GRID,
     EXPERTS_EP,

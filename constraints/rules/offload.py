@@ -1,11 +1,11 @@
-"""Optimizer state: on the host, and in which formats."""
+"""Optimizer state and activations on the host, and in which formats."""
 
 from __future__ import annotations
 
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 from meshplan.constraints.rules.recompute import DELAYED_SCALING
-from meshplan.constraints.rules.sources import OPTIMIZER_CONFIG, VALIDATE_ARGS
+from meshplan.constraints.rules.sources import OPTIMIZER_CONFIG, TRANSFORMER_CONFIG, VALIDATE_ARGS
 
 _PRECISION_AWARE = "training.precision_aware_optimizer"
 _FP8_PARAMETERS = "training.fp8_parameters"
@@ -103,4 +103,69 @@ STATE_DTYPES_NEED_PAO = Rule(
     fields=(_PRECISION_AWARE, "training.moment_dtype"),
 )
 
-OFFLOAD_RULES: tuple[Rule, ...] = (OPT_OFFLOAD_PAO, OPT_OFFLOAD_FP8_GATHER, STATE_DTYPES_NEED_PAO)
+#: Modules inside the part that ``moe`` recomputes.
+_INSIDE_MOE = ("expert_fc1", "moe_act")
+_ACTIVATIONS = "options.activation_offload"
+
+
+def _inside_moe(problem: Problem) -> list[str]:
+    return [name for name in _INSIDE_MOE if name in problem.training.activation_offload]
+
+
+def _offload_recompute_holds(problem: Problem, rc_moe: int) -> bool:
+    return not rc_moe or not _inside_moe(problem)
+
+
+def _offload_recompute_explain(problem: Problem, _: int) -> str:
+    named = ", ".join(_inside_moe(problem))
+    return (
+        f"recompute of moe replays the whole MoE layer, so {_ACTIVATIONS} = [{named}] inside it is "
+        "refused; leave out one of the two"
+    )
+
+
+FG_OFFLOAD_MOE_RECOMPUTE = Rule(
+    id="fg-offload-moe-recompute",
+    scope=("rc_moe",),
+    holds=_offload_recompute_holds,
+    explain=_offload_recompute_explain,
+    formula="recompute of moe => no activation offload of expert_fc1 and moe_act",
+    why="What is recomputed is not saved, so there is nothing to offload inside it.",
+    source=TRANSFORMER_CONFIG,
+    family="offload",
+    applies=lambda problem: bool(_inside_moe(problem)),
+    fields=("options.recompute", _ACTIVATIONS),
+)
+
+
+def _offload_graph_holds(problem: Problem, cg_moe: int) -> bool:
+    return not cg_moe or not problem.training.activation_offload
+
+
+def _offload_graph_explain(problem: Problem, _: int) -> str:
+    return (
+        f"a CUDA graph of moe cannot be combined with {_ACTIVATIONS} = "
+        f"[{', '.join(problem.training.activation_offload)}]; leave out one of the two"
+    )
+
+
+FG_OFFLOAD_GRAPH_MOE = Rule(
+    id="fg-offload-graph-moe",
+    scope=("cg_moe",),
+    holds=_offload_graph_holds,
+    explain=_offload_graph_explain,
+    formula="activation offload => no CUDA graph of moe",
+    why="The copies to the host are outside the graph, but the experts' tensors inside it.",
+    source=TRANSFORMER_CONFIG,
+    family="offload",
+    applies=lambda problem: bool(problem.training.activation_offload),
+    fields=("options.cuda_graphs", _ACTIVATIONS),
+)
+
+OFFLOAD_RULES: tuple[Rule, ...] = (
+    OPT_OFFLOAD_PAO,
+    OPT_OFFLOAD_FP8_GATHER,
+    STATE_DTYPES_NEED_PAO,
+    FG_OFFLOAD_MOE_RECOMPUTE,
+    FG_OFFLOAD_GRAPH_MOE,
+)

@@ -14,6 +14,7 @@ from meshplan.cli.check import check
 from meshplan.cli.clusters import clusters
 from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPED
 from meshplan.cli.imports import imports
+from meshplan.cli.memory import memory
 from meshplan.cli.models import models
 from meshplan.cli.rules import explain, rules
 from meshplan.cli.schema import schema
@@ -80,5 +81,7 @@ def application() -> None:
             stream.reconfigure(errors="replace")
 
 
-for _command in (solve, check, test, imports, rules, explain, models, clusters, schema):
+for _command in (
+    solve, check, memory, test, imports, rules, explain, models, clusters, schema,
+):  # fmt: skip
     application.add_command(_command)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from meshplan.cli.options import json_option, quiet_option, scenario_argument, set_option
+from meshplan.cli.options import (
+    arguments_option,
+    json_option,
+    layout_option,
+    quiet_option,
+    scenario_argument,
+    set_option,
+)
 
 if TYPE_CHECKING:
     from meshplan.scenarios import Scenario
@@ -15,19 +22,8 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Judge one layout, with no search.")
 @scenario_argument
-@click.option(
-    "--layout",
-    metavar="TEXT",
-    help='"tp=1,cp=32,ep=32,pp=8,vpp=4": see below. What it leaves open comes from the '
-    "scenario's pins, then is completed.",
-)
-@click.option(
-    "--args",
-    "arguments_file",
-    metavar="FILE|-",
-    help="Judge the layout of a Megatron launch script or printed arguments; see "
-    "`meshplan import args`.",
-)
+@layout_option
+@arguments_option
 @json_option
 @set_option
 @quiet_option
@@ -58,15 +54,34 @@ def check(
     import meshplan
     from meshplan.cli.output import deliver, json_file
 
-    if layout is not None and arguments_file is not None:
-        raise click.UsageError("--layout and --args both give a layout; use one of them.")
     target = json_file(json_path)
-    scenario = meshplan.load(file, overrides)
-    stated: Mapping[str, object] | str | None = layout
-    if arguments_file is not None:
-        scenario, stated = _with_arguments(scenario, arguments_file, quiet)
+    scenario, stated = asked_layout(file, overrides, layout, arguments_file, quiet)
     report = meshplan.check(scenario, stated)
     ctx.exit(deliver(report, json_path, target, quiet))
+
+
+def asked_layout(
+    file: str,
+    overrides: tuple[str, ...],
+    layout: str | None,
+    arguments_file: str | None,
+    quiet: bool,
+) -> tuple[Scenario, Mapping[str, object] | str | None]:
+    """The scenario, and the layout that --layout or --args gives.
+
+    Raises
+    ------
+    click.UsageError
+        If both give one.
+    """
+    import meshplan
+
+    if layout is not None and arguments_file is not None:
+        raise click.UsageError("--layout and --args both give a layout; use one of them.")
+    scenario = meshplan.load(file, overrides)
+    if arguments_file is not None:
+        return _with_arguments(scenario, arguments_file, quiet)
+    return scenario, layout
 
 
 def _with_arguments(

@@ -22,7 +22,7 @@ def models() -> None:
             f"{active_parameters(card) / 1e9:.1f} B",
             str(card.layers),
             str(card.mtp_layers or "-"),
-            "+".join(dict.fromkeys(kind.attention for kind in card.kinds)),
+            "+".join(dict.fromkeys(k.attention for k in card.kinds if k.attention != "none")),
             f"{card.experts}, top {card.topk}" if card.is_moe else "-",
         )
         for card in cards()

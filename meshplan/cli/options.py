@@ -60,3 +60,24 @@ def time_limit_option(command: _Command) -> _Command:
         callback=_positive,
         help="Stop after S seconds with the best plan so far and what is proved.",
     )(command)
+
+
+def layout_option(command: _Command) -> _Command:
+    """Option ``--layout TEXT``."""
+    return click.option(
+        "--layout",
+        metavar="TEXT",
+        help='"tp=1,cp=32,ep=32,pp=8,vpp=4": see below. What it leaves open comes from the '
+        "scenario's pins, then is completed.",
+    )(command)
+
+
+def arguments_option(command: _Command) -> _Command:
+    """Option ``--args FILE``."""
+    return click.option(
+        "--args",
+        "arguments_file",
+        metavar="FILE|-",
+        help="Take the layout of a Megatron launch script or printed arguments; see "
+        "`meshplan import args`.",
+    )(command)

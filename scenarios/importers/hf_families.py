@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshplan.scenarios.importers.hf_config import Fields
+from meshplan.scenarios.importers.hf_hybrid import nemotron_h
 from meshplan.scenarios.importers.hf_parts import (
     Figures,
     common,
@@ -80,7 +81,7 @@ def _qwen2(fields: Fields) -> Figures:
     grouped_query(fields, figures)
     head_dim(fields, figures)
     dense_ffn(fields, figures)
-    qkv_bias(fields, figures)
+    qkv_bias(figures)
     qwen_window(fields, figures)
     return figures
 
@@ -167,7 +168,7 @@ def _glm4_moe(fields: Fields) -> Figures:
     head_dim(fields, figures)
     figures["qk_norm"] = fields.flag("use_qk_norm", False)
     if fields.flag("attention_bias", False):
-        qkv_bias(fields, figures)
+        qkv_bias(figures)
     grouped_experts(fields, figures)
     mtp_layers(fields, figures, "num_nextn_predict_layers", "num_mtp_layers")
     return figures
@@ -276,6 +277,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("gpt_oss", ("GptOssForCausalLM",), _gpt_oss),
     Family("glm4_moe", ("Glm4MoeForCausalLM",), _glm4_moe),
     Family("glm_moe_dsa", ("GlmMoeDsaForCausalLM",), _dsa),
+    Family("nemotron_h", ("NemotronHForCausalLM",), nemotron_h),
     Family("deepseek_v2", ("DeepseekV2ForCausalLM",), _mla),
     Family("deepseek_v3", ("DeepseekV3ForCausalLM",), _mla, ("kimi_k2",)),
     Family("deepseek_v32", ("DeepseekV32ForCausalLM",), _dsa),
@@ -291,10 +293,6 @@ FAMILIES: tuple[Family, ...] = (
 
 #: Architectures that are known, but that a model card cannot hold, and why.
 CANNOT: dict[str, str] = {
-    "nemotron_h": (
-        "its layers are a Mamba, an attention or an MLP alone, but a card's attention layer has an "
-        "MLP"
-    ),
     "llama4_text": "its layers with and without experts alternate",
     "llama4": "its layers with and without experts alternate",
     "gemma4_text": "its full-attention layers have other heads than its windows",
@@ -302,7 +300,6 @@ CANNOT: dict[str, str] = {
     "deepseek_v4": "its attention is neither GQA nor MLA",
 }
 ARCHITECTURES_THAT_CANNOT = {
-    "NemotronHForCausalLM": "nemotron_h",
     "Llama4ForConditionalGeneration": "llama4",
     "Gemma4ForConditionalGeneration": "gemma4",
     "DeepseekV4ForCausalLM": "deepseek_v4",

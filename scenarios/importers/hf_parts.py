@@ -53,13 +53,9 @@ def dense_ffn(fields: Fields, figures: Figures) -> None:
     figures["ffn"] = fields.whole("intermediate_size", "FFN width")
 
 
-def qkv_bias(fields: Fields, figures: Figures) -> None:
-    """Biases of q, k and v alone, for which the card has one flag with the output linear."""
-    figures["attention_bias"] = True
-    fields.notes.append(
-        "only q, k and v have a bias; the card counts one on the output linear, too: "
-        f"{figures['hidden']} parameters more in each layer"
-    )
+def qkv_bias(figures: Figures) -> None:
+    """Biases of q, k and v alone."""
+    figures["qkv_bias"] = True
 
 
 # -- layers that differ ------------------------------------------------------------------------
@@ -156,6 +152,11 @@ def grouped_experts(fields: Fields, figures: Figures) -> None:
     shared = fields.optional("n_shared_experts", "shared experts", low=0)
     if shared:
         figures["shared_ffn"] = shared * figures["moe_ffn"]
+    router_groups(fields, figures)
+
+
+def router_groups(fields: Fields, figures: Figures) -> None:
+    """Groups of experts that a token is limited to."""
     groups = fields.optional("n_group", "router groups")
     topk_groups = fields.optional("topk_group", "router groups of a token")
     if groups is not None and groups > 1:  # one group is no grouping
@@ -189,5 +190,6 @@ __all__ = [
     "qkv_bias",
     "qwen_experts",
     "qwen_window",
+    "router_groups",
     "windows",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshplan.solver.report.words import seconds
+from meshplan.solver.report.words import EVENT_WORDS, seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,7 +16,7 @@ _MEMORY_PARTS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (("gradients_gib",), "▓", "cyan", "gradients"),
     (("optimizer_gib",), "▒", "magenta", "optimizer"),
     (("activations_gib",), "░", "yellow", "activations"),
-    (("working_gib", "logits_gib"), "+", "bright_red", "at work"),
+    (("working_gib", "logits_gib", "update_gib"), "+", "bright_red", "at work"),
     (("overhead_gib",), "-", "white", "overhead"),
 )
 #: More ranks than this are shown as runs of equal ranks; if need be, only the fullest.
@@ -24,7 +24,7 @@ _MOST_ROWS = 16
 #: Parts of the step below this share are summed up.
 _LEAST_SHARE = 0.002
 #: Columns beside the memory bar, and beside the time bar.
-_MEMORY_TEXT, _TIME_TEXT = 31, 44
+_MEMORY_TEXT, _TIME_TEXT = 36, 44
 _INDENT = 2
 
 
@@ -47,11 +47,12 @@ def memory_bars(memory: dict[str, Any], width: int) -> RenderableType:
     for label, stage in rows:
         peak = f"{stage['peak_gib']:.1f} GiB"
         over = stage["peak_gib"] > memory["capacity_gib"]
+        event = EVENT_WORDS[stage["peak_event"]]
         table.add_row(
             label,
             _memory_bar(stage, memory, cells),
             Text(peak, style="bold red" if over else ""),
-            Text("over" if over else stage["peak_event"], style="red" if over else "dim"),
+            Text(f"over, {event}" if over else event, style="red" if over else "dim"),
         )
     title = f"Memory by pipeline rank (│ = {memory['capacity_gib']:.1f} GiB to use)"
     lines: list[RenderableType] = [_title(title), Padding(table, (0, 0, 0, _INDENT))]

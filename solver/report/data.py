@@ -10,10 +10,11 @@ import json
 from typing import Any
 
 from meshplan.constraints.layout import Layout
-from meshplan.constraints.memory.stage import RankMemory
+from meshplan.constraints.memory.stage import PARTS, RankMemory
+from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import format_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
-from meshplan.solver.judge import TIGHT_SHARE, Cost, model_tflops_per_gpu
+from meshplan.solver.judge import Cost, model_tflops_per_gpu
 from meshplan.solver.report.breakdown import step_breakdown_us
 from meshplan.solver.report.placement import placement_data
 from meshplan.solver.results import Alternative, CheckReport, Infeasible, Plan, Proof, Unknown
@@ -25,9 +26,6 @@ RESULT_VERSION = 1
 NOT_CALIBRATED = "not-calibrated-for-linear-attention"
 
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "mbs", "ga", "gbs")
-_MEMORY_PARTS = (
-    "weights", "gradients", "optimizer", "activations", "logits", "working", "overhead",
-)  # fmt: skip
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
@@ -179,25 +177,32 @@ def _cost_part(problem: Problem, layout: Layout, cost: Cost | None) -> dict[str,
 
 
 def _memory_data(problem: Problem, cost: Cost) -> dict[str, Any]:
-    verdict = "fits"
-    if cost.peak > problem.capacity:
-        verdict = "overfull"
-    elif cost.peak > (1 - TIGHT_SHARE) * problem.capacity:
-        verdict = "tight"
+    fullest = max(cost.ranks, key=lambda rank: rank.peak)
+    node = problem.node_type
     return {
         "capacity_gib": _gib(problem.capacity),
         "peak_gib": _gib(cost.peak),
-        "verdict": verdict,
-        "stages": [_stage_data(rank) for rank in cost.ranks],
+        "verdict": verdict(problem, cost.ranks),
+        "allocated_gib": _gib(fullest.allocated),
+        "reserved_gib": _gib(fullest.reserved),
+        "host_capacity_gib": _gib(problem.host_capacity * node.gpus_per_node),
+        "host_gib": _gib(max(rank.host for rank in cost.ranks) * node.gpus_per_node),
+        "stages": [stage_data(rank) for rank in cost.ranks],
     }
 
 
-def _stage_data(rank: RankMemory) -> dict[str, Any]:
+def stage_data(rank: RankMemory) -> dict[str, Any]:
+    """Memory of one pipeline rank as plain data."""
     return {
         "rank": rank.rank,
-        **{f"{part}_gib": _gib(getattr(rank, part)) for part in _MEMORY_PARTS},
+        **{f"{part}_gib": _gib(getattr(rank, part)) for part in PARTS},
         "peak_gib": _gib(rank.peak),
         "peak_event": rank.event,
+        "events": {
+            event.name: _gib(rank.peak - rank.peak_event.total + event.total)
+            for event in rank.events
+        },
+        "host_gib": _gib(rank.host),
     }
 
 

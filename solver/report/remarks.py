@@ -104,7 +104,7 @@ def remarks(data: dict[str, Any]) -> Iterator[RenderableType]:
         yield _section("What is binding", (("", text) for text in data["binding"]))
     if data.get("alternatives"):
         yield alternatives(data)
-    if data["advisories"]:
+    if data.get("advisories"):
         rows = [(one["id"], one["text"]) for one in data["advisories"]]
         yield _section("Advice (meshplan explain ID says why)", rows, "yellow")
     if data["assumed"]:

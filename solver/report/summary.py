@@ -64,8 +64,7 @@ def _verdict(problem: Problem, data: dict[str, Any]) -> str:
     if status == "illegal":
         return f"Illegal: this layout breaks {counted(len(data['violations']), 'rule')}."
     if status == "overfull":
-        over = data["memory"]["peak_gib"] - data["memory"]["capacity_gib"]
-        return f"Overfull: this layout is legal, but its peak memory is {over:.1f} GiB too much."
+        return f"Overfull: this layout is legal, but {too_much(data['memory'])}."
     proof: dict[str, Any] = data["proof"]
     took = seconds(proof["wall_s"])
     if status == "infeasible":
@@ -161,12 +160,29 @@ def _exchange_text(is_moe: bool, data: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
+def too_much(memory: dict[str, Any]) -> str:
+    """What an overfull layout lacks."""
+    over = memory["peak_gib"] - memory["capacity_gib"]
+    if over > 0:
+        return f"its peak memory is {over:.1f} GiB too much"
+    return (
+        f"a node would need {memory['host_gib']:,.0f} GiB of host memory and has "
+        f"{memory['host_capacity_gib']:,.0f} to give"
+    )
+
+
 def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    time, memory = data["time"], data["memory"]
-    if time is None or memory is None:
+    time, memory = data.get("time"), data["memory"]
+    if memory is None:
         return
     yield "", ""
     legal = data["status"] != "illegal"
+    if time is not None:
+        yield from _time_rows(time, legal)
+    yield from _memory_rows(memory, legal)
+
+
+def _time_rows(time: dict[str, Any], legal: bool) -> Iterator[tuple[str, str]]:
     yield "step time", f"{seconds(time['step_s'])} {_trust_text(time, legal)}"
     yield (
         "throughput",
@@ -175,10 +191,16 @@ def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"model TFLOP/s per GPU, {time['mfu']:.1%} of the {time['mfu_of']}"
         ),
     )
+
+
+def _memory_rows(memory: dict[str, Any], legal: bool) -> Iterator[tuple[str, str]]:
     fullest = max(memory["stages"], key=lambda stage: stage["peak_gib"])
     words = _MEMORY if legal else _MEMORY_IF_LEGAL
     peak = f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB"
     yield "memory", f"{peak} on rank {fullest['rank']} ({words[memory['verdict']]})"
+    if memory["host_gib"]:
+        host = f"{memory['host_gib']:,.0f} of {memory['host_capacity_gib']:,.0f} GiB"
+        yield "host memory", f"{host} on the fullest node"
 
 
 def _trust_text(time: dict[str, Any], legal: bool) -> str:

@@ -3,6 +3,7 @@
 =============  ======================================================
 ``summary``    the answer in words, the layout, throughput and memory
 ``bars``       memory of each pipeline rank, parts of the step time
+``memory``     memory of one layout, event by event and item by item
 ``remarks``    rules broken, conflicts, alternatives, advice, assumptions
 =============  ======================================================
 
@@ -15,7 +16,9 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from meshplan.solver.memory import MemoryReport
 from meshplan.solver.report.bars import memory_bars, time_bars
+from meshplan.solver.report.memory import memory_sections
 from meshplan.solver.report.remarks import conflicts, remarks, repairs, violations
 from meshplan.solver.report.summary import summary
 from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
@@ -23,7 +26,7 @@ from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-Result: TypeAlias = Plan | Infeasible | Unknown | CheckReport
+Result: TypeAlias = Plan | Infeasible | Unknown | CheckReport | MemoryReport
 
 #: Reports are no wider than this, whatever the terminal: long lines are hard to read.
 WIDEST = 110
@@ -77,6 +80,8 @@ def _sections(result: Result, width: int) -> Iterator[RenderableType]:
         yield repairs(data["repairs"])
     if data["memory"] is not None:
         yield memory_bars(data["memory"], width)
-    if data["time"] is not None:
+        if "items" in data["memory"]:
+            yield from memory_sections(data)
+    if data.get("time") is not None:
         yield time_bars(data["time"], width)
     yield from remarks(data)

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+#: Events of a step at which a rank may peak, in a word or two.
+EVENT_WORDS = {
+    "backward": "backward",
+    "loss": "loss",
+    "update_dense": "optimizer",
+    "update_expert": "optimizer",
+}
+
 
 def seconds(value: float) -> str:
     """A duration with three digits that count: ``583 s``, ``34.5 s``, ``0.214 s``, ``8.1 ms``."""

@@ -83,6 +83,8 @@ def attention_us(
     rc_full: int,
 ) -> int:
     """Everything of the attention half but its core: GEMMs, norms, RoPE, TP communication."""
+    if kind.attention == "none":
+        return 0
     card = problem.model
     tokens = attention_tokens
     shapes = _projections(problem, kind, tp, tokens)
@@ -138,6 +140,8 @@ def core_us(
     rc_full: int,
 ) -> int:
     """Attention core with the exposed context-parallel communication, forward and backward."""
+    if kind.attention == "none":
+        return 0
     tokens = problem.tokens(cp, mbs)
     core = _core_forward_us(problem, kind, tp, cp, tokens)
     forward = core + _context_us(problem, kind, tp, cp, tokens, cp_comm, core, 1.0)

@@ -78,7 +78,7 @@ def expert_optimizer_us(
 def _ends(problem: Problem, tp: int) -> tuple[float, float]:
     """Non-expert parameters of the first and of the last stage besides their layers."""
     card = problem.model
-    last = output_parameters(card, tp=tp) + card.mtp_layers * mtp_parameters(card, tp=tp).dense
+    last = output_parameters(card, tp=tp) + card.mtp_copies * mtp_parameters(card, tp=tp).dense
     return embedding_parameters(card, tp=tp), last
 
 
@@ -100,7 +100,7 @@ def mtp_expert_exchange_us(problem: Problem, ep: int, etp: int, edp: int) -> int
     card = problem.model
     if not card.mtp_layers:
         return 0
-    count = card.mtp_layers * mtp_parameters(card, ep=ep, etp=etp).expert
+    count = card.mtp_copies * mtp_parameters(card, ep=ep, etp=etp).expert
     return math.ceil(_exchange_us(problem, count, edp, ep * etp))
 
 
@@ -110,5 +110,5 @@ def mtp_expert_optimizer_us(problem: Problem, ep: int, etp: int, edp: int, offlo
     card = problem.model
     if not card.mtp_layers:
         return 0
-    count = card.mtp_layers * mtp_parameters(card, ep=ep, etp=etp).expert
+    count = card.mtp_copies * mtp_parameters(card, ep=ep, etp=etp).expert
     return math.ceil(_optimizer_us(problem, count, edp, offload))

@@ -9,7 +9,7 @@ import pytest
 
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
-from meshplan.constraints.memory.stage import RankMemory
+from meshplan.constraints.memory.stage import Event, RankMemory
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from tests.constraints.factories import problem
 
@@ -26,10 +26,15 @@ SHORT_FAMILY = replace(FAMILY, cp=1, dp=32, ga=64, gbs=2048)
 
 def memory(rank: int, *, optimizer: float = 0, activations: float = 0) -> RankMemory:
     """A rank with these GiB."""
-    gib = {"optimizer": optimizer, "activations": activations}
-    parts = dict.fromkeys(("weights", "gradients", "logits", "working", "overhead"), 0)
-    parts.update({name: int(size * QUANTA_PER_GIB) for name, size in gib.items()})
-    return RankMemory(rank=rank, event="backward", **parts)
+    return RankMemory(
+        rank=rank,
+        weights=0,
+        gradients=0,
+        optimizer=int(optimizer * QUANTA_PER_GIB),
+        overhead=0,
+        outside=0,
+        events=(Event("backward", activations=int(activations * QUANTA_PER_GIB)),),
+    )
 
 
 def advice(

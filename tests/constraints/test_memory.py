@@ -13,7 +13,7 @@ from meshplan.constraints.memory.activations import (
     moe_activation,
 )
 from meshplan.constraints.memory.overhead import communicator
-from meshplan.constraints.memory.stage import RankMemory, layer_activation, rank_memory
+from meshplan.constraints.memory.stage import PARTS, RankMemory, layer_activation, rank_memory
 from meshplan.constraints.memory.static import (
     dense_static,
     embedding_static,
@@ -44,8 +44,8 @@ def _layout(where: Problem, ranks: tuple[int, ...], vpp: int = 1, **decisions: o
 
 
 def _parts(memory: RankMemory) -> dict[str, int]:
-    named = dataclasses.asdict(memory)
-    return {name: value for name, value in named.items() if name not in ("rank", "event")}
+    """The parts of the peak."""
+    return {name: getattr(memory, name) for name in PARTS}
 
 
 # -- figures by hand -------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_mla_activation_of_deepseek_v3() -> None:
     2*(1536+512) = 4096; heads 128*2*(192+192+128+128) = 163840; softmax sums 4*128 = 512.
     Together 215680, times 4096 tokens = 883425280 bytes = 3370 quanta of 262144.
     """
-    assert attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 0) == 3370
+    assert attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 0, 0) == 3370
 
 
 def test_mla_up_projection_recompute() -> None:
@@ -72,8 +72,8 @@ def test_mla_up_projection_recompute() -> None:
 
     2*(1536+512) + 128*2*(192+192+128) = 135168 bytes a token; times 4096 = 2112 quanta.
     """
-    saved = attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 0)
-    assert saved - attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 1, 0) == 2112
+    saved = attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 0, 0)
+    assert saved - attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 1, 0) == 2112
 
 
 def test_llama_layer_follows_the_dense_formula() -> None:
@@ -83,8 +83,8 @@ def test_llama_layer_follows_the_dense_formula() -> None:
     token, times 8192 = 1141899264 bytes = 4356 quanta; with t = 4 a quarter, 1089.
     """
     for tp, expected in ((1, 4356), (4, 1089)):
-        attention = attention_activation(LLAMA, GQA_DENSE, tp, 8192, 0, 0, 0)
-        assert attention + dense_mlp_activation(LLAMA, tp, 8192, 0, 0) == expected
+        attention = attention_activation(LLAMA, GQA_DENSE, tp, 8192, 0, 0, 0, 0)
+        assert attention + dense_mlp_activation(LLAMA, GQA_DENSE, tp, 8192, 0, 0) == expected
 
 
 def test_moe_activation_of_deepseek_v3() -> None:
@@ -94,14 +94,14 @@ def test_moe_activation_of_deepseek_v3() -> None:
     2*7168 + 4*2048 + 4 + 2*2048 = 26628, together 213024; shared 6*2048 = 12288.  Sum 243040,
     times 4096 = 995491840 bytes = 3797.5 quanta, so 3798.
     """
-    assert moe_activation(DSV3, 4096, 1, "deepep", 0, 0, 0, 0, 0) == 3798
+    assert moe_activation(DSV3, MLA_MOE, 4096, 1, "deepep", 0, 0, 0, 0, 0) == 3798
 
 
 def test_full_recompute_keeps_the_layer_input() -> None:
     """Tests full recompute: 2*7168 bytes a token times 4096 = 224 quanta, and nothing else."""
-    assert attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 1) == 224
-    assert moe_activation(DSV3, 4096, 1, "deepep", 0, 0, 0, 0, 1) == 0
-    assert dense_mlp_activation(DSV3, 1, 4096, 0, 1) == 0
+    assert attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 0, 1) == 224
+    assert moe_activation(DSV3, MLA_MOE, 4096, 1, "deepep", 0, 0, 0, 0, 1) == 0
+    assert dense_mlp_activation(DSV3, LayerKind("mla", "dense"), 1, 4096, 0, 1) == 0
 
 
 def test_static_memory_of_a_llama_layer() -> None:
@@ -256,5 +256,5 @@ def test_more_tp_never_raises_weights_or_activations(tp: int) -> None:
         for kind in where.kinds:
             less = dense_static(where, "weights", kind, tp, 1, 1, 0)
             assert less <= dense_static(where, "weights", kind, tp // 2, 1, 1, 0)
-            saved = attention_activation(where, kind, tp, 4096, 0, 0, 0)
-            assert saved <= attention_activation(where, kind, tp // 2, 4096, 0, 0, 0)
+            saved = attention_activation(where, kind, tp, 4096, 0, 0, 0, 0)
+            assert saved <= attention_activation(where, kind, tp // 2, 4096, 0, 0, 0, 0)

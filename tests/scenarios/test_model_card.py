@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from meshplan.scenarios.cards import card_names, cards, load_card
 from meshplan.scenarios.errors import InputError
-from meshplan.scenarios.model_card import LayerKind, ModelCard
+from meshplan.scenarios.model_card import AttentionKind, LayerKind, MlpKind, ModelCard
 
 #: A small dense model; tests change or add single figures.
 DENSE: dict[str, Any] = {
@@ -23,13 +23,21 @@ MLA: dict[str, Any] = {
     **DENSE, "attention": "mla", "kv_lora_rank": 32, "qk_nope_head_dim": 16,
     "qk_rope_head_dim": 8, "v_head_dim": 12,
 }  # fmt: skip
+MAMBA: dict[str, Any] = {
+    "mamba_heads": 4, "mamba_head_dim": 8, "mamba_state": 8, "mamba_groups": 2, "mamba_conv": 4,
+}  # fmt: skip
+#: Layers of a single part each, one of them with experts.
+HYBRID: dict[str, Any] = {
+    **DENSE, **MAMBA, "experts": 8, "topk": 2, "moe_ffn": 32,
+    "layer_pattern": ["mamba", "attention", "mlp", "moe"],
+}  # fmt: skip
 GDN: dict[str, Any] = {
     "gdn_key_heads": 2, "gdn_value_heads": 4, "gdn_key_dim": 8, "gdn_value_dim": 8, "gdn_conv": 4,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "base", [DENSE, MOE, MLA, {**DENSE, **GDN, "layer_pattern": ["gdn", "full"]}]
+    "base", [DENSE, MOE, MLA, HYBRID, {**DENSE, **GDN, "layer_pattern": ["gdn", "full"]}]
 )
 def test_sound_figures_are_accepted(base: dict[str, Any]) -> None:
     """Tests that the bases which the refusals below change are sound themselves."""
@@ -71,6 +79,29 @@ def test_numbers_out_of_bounds_are_refused(figure: str, value: object) -> None:
         (DENSE, {"layer_pattern": []}, "layer_pattern"),
         (DENSE, GDN, "layer_pattern has no gdn layer"),
         (DENSE, {**GDN, "gdn_key_heads": 3, "layer_pattern": ["gdn"]}, "no multiple of"),
+        (
+            DENSE,
+            {"layer_pattern": ["moe"]},
+            "layer_pattern has moe layers, but experts is not given",
+        ),
+        (HYBRID, {"ffn": None}, "layer_pattern has mlp layers, but ffn is not given"),
+        (
+            {**HYBRID, "layer_pattern": ["mamba", "mlp"]},
+            {},
+            r"experts \(8\) given, but layer_pattern has no layer with experts",
+        ),
+        (
+            HYBRID,
+            {"dense_layers": 1},
+            r"dense_layers \(1\) given, but layer_pattern has none of full, gdn, swa",
+        ),
+        (DENSE, {"mtp_repeated": True}, "mtp_repeated is true, but mtp_layers is 0"),
+        (
+            DENSE,
+            {"attention_bias": True, "qkv_bias": True},
+            r"qkv_bias \(True\) given, but attention_bias is true",
+        ),
+        (MLA, {"qkv_bias": True}, r"qkv_bias \(True\) given, but mla has none"),
         (DENSE, {"sources": {"layres": "x"}}, "'layres', which is no figure"),
         (
             DENSE,
@@ -152,6 +183,74 @@ def test_mamba_layer_has_no_mlp() -> None:
     assert [str(kind) for kind in card.kinds] == ["mamba", "gqa+dense"]
 
 
+def test_layers_of_a_single_part() -> None:
+    """Tests that attention, MLP and experts can each be a layer of their own, and read so."""
+    card = ModelCard.model_validate(HYBRID)
+    assert card.is_hybrid and not ModelCard.model_validate(MOE).is_hybrid
+    assert card.layer_kinds == (
+        LayerKind("mamba", "none"), LayerKind("gqa", "none"), LayerKind("none", "dense"),
+        LayerKind("none", "moe"),
+    )  # fmt: skip
+    assert [str(kind) for kind in card.kinds] == ["mamba", "gqa", "dense", "moe"]
+
+
+def test_kind_without_a_part_is_refused() -> None:
+    """Tests that a layer must be something."""
+    with pytest.raises(ValueError, match="both are 'none'"):
+        LayerKind("none", "none")
+
+
+def test_attention_alone_is_that_of_the_card() -> None:
+    """Tests that ``attention`` stands for MLA in a model with MLA."""
+    pattern = {"layer_pattern": ["attention", "mlp"]}
+    card = ModelCard.model_validate({**MLA, **pattern})
+    assert card.kinds == (LayerKind("mla", "none"), LayerKind("none", "dense"))
+
+
+@pytest.mark.parametrize(
+    ("base", "kind"), [(HYBRID, ("gqa", "moe")), (DENSE, ("gqa", "dense")), (MLA, ("mla", "dense"))]
+)
+def test_mtp_layer_of_a_hybrid_has_two_parts(
+    base: dict[str, Any], kind: tuple[AttentionKind, MlpKind]
+) -> None:
+    """Tests that MTP is attention and experts, or an MLP without them, whatever comes last."""
+    pattern = ["attention", "mlp", "moe", "mamba"] if "experts" in base else ["attention", "mlp"]
+    card = ModelCard.model_validate({**base, "layer_pattern": pattern, "mtp_layers": 1})
+    assert card.mtp_kind == LayerKind(*kind)
+
+
+@pytest.mark.parametrize(
+    ("layers", "repeated", "copies"), [(0, False, 0), (2, False, 2), (2, True, 1)]
+)
+def test_repeated_mtp_layers_have_one_copy_of_weights(
+    layers: int, repeated: bool, copies: int
+) -> None:
+    """Tests how many MTP layers hold weights."""
+    card = ModelCard.model_validate({**DENSE, "mtp_layers": layers, "mtp_repeated": repeated})
+    assert card.mtp_copies == copies
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("nemotron-3-nano-30b-a3b", (23, 6, 0, 23)),
+        ("nemotron-3.5-lightning-30b-a3b", (23, 6, 0, 23)),
+        ("nemotron-3-super-120b-a12b", (40, 8, 0, 40)),
+        ("nemotron-3-ultra-550b-a55b", (48, 12, 0, 48)),
+        ("nemotron-3-nano-4b", (21, 4, 17, 0)),
+        ("nemotron-h-56b", (54, 10, 54, 0)),
+    ],
+)
+def test_layers_of_nemotron(name: str, counts: tuple[int, ...]) -> None:
+    """Tests how many Mamba, attention, MLP and MoE layers the hybrid models have."""
+    parts = (
+        LayerKind("mamba", "none"), LayerKind("gqa", "none"), LayerKind("none", "dense"),
+        LayerKind("none", "moe"),
+    )  # fmt: skip
+    found = load_card(name).kind_counts
+    assert tuple(found.get(part, 0) for part in parts) == counts
+
+
 def test_kinds_have_an_order() -> None:
     """Tests that kinds sort by attention, then MLP, so that reports are stable."""
     assert sorted(
@@ -186,11 +285,17 @@ def test_vocabulary_is_padded_to_the_divisor_times_tp(tp: int, padded: int) -> N
 
 
 def test_shipped_cards_are_the_promised_ones() -> None:
-    """Tests that all ten models and two toys are there, each under its own name."""
+    """Tests that all 34 models and two toys are there, each under its own name."""
     assert card_names() == (
-        "deepseek-v3", "gpt-oss-120b", "kimi-k2", "llama-3.1-405b", "llama-3.1-70b",
-        "llama-3.1-8b", "moonlight-16b-a3b", "qwen3-235b-a22b", "qwen3-30b-a3b",
-        "qwen3-next-80b-a3b", "toy-dense", "toy-moe",
+        "deepseek-v3", "glm-4.5-air", "gpt-oss-120b", "gpt-oss-20b", "kimi-k2",
+        "llama-3.1-405b", "llama-3.1-70b", "llama-3.1-8b", "mixtral-8x22b",
+        "mixtral-8x7b", "moonlight-16b-a3b", "nemotron-3-nano-30b-a3b",
+        "nemotron-3-nano-4b", "nemotron-3-super-120b-a12b", "nemotron-3-ultra-550b-a55b",
+        "nemotron-3.5-lightning-30b-a3b", "nemotron-h-56b", "qwen1.5-moe-a2.7b",
+        "qwen2-57b-a14b", "qwen2.5-14b", "qwen2.5-72b", "qwen2.5-7b", "qwen3-14b",
+        "qwen3-235b-a22b", "qwen3-30b-a3b", "qwen3-32b", "qwen3-4b", "qwen3-8b",
+        "qwen3-next-80b-a3b", "qwen3-vl-235b-a22b", "qwen3.5-122b-a10b",
+        "qwen3.5-35b-a3b", "qwen3.5-397b-a17b", "qwen3.8-27b", "toy-dense", "toy-moe",
     )  # fmt: skip
     assert tuple(card.name for card in cards()) == card_names()
 
@@ -212,7 +317,7 @@ def test_every_figure_has_its_source(name: str) -> None:
         ("deepseek-ai/DeepSeek_V3", "Maybe you mean deepseek-v3"),
         ("qwen", "Maybe you mean qwen3-"),
         ("../models/toy-moe", "Maybe you mean toy-moe"),
-        ("zzz", "Maybe choose one of deepseek-v3, gpt-oss-120b"),
+        ("zzz", "Maybe choose one of deepseek-v3, glm-4.5-air"),
         ("", "Maybe choose one of"),
     ],
 )

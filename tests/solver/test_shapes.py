@@ -7,7 +7,6 @@ import pytest
 from meshplan.constraints.layout import Slot
 from meshplan.constraints.pipeline import kind_counts, rank_slots
 from meshplan.constraints.problem import Problem
-from meshplan.constraints.schedule import live_chunks
 from meshplan.solver.shapes import Shape, least_layers, main_kind, most_layers, rank_table
 from tests.constraints.factories import card, problem
 from tests.solver.oracle import splits
@@ -65,7 +64,7 @@ def test_rank_tables_contain_all_splits(name: str, pp: int, vpp: int, most: int)
     others = [kind for kind in where.kinds if kind != main_kind(where)]
     for rank in range(pp):
         table = rank_table(where, shape, rank, most)
-        vectors = live_chunks(pp, vpp, shape.level, rank)
+        vectors = shape.moments(rank)
         for slots in splits(where, pp, vpp):
             if max(_by_rank(slots, pp)) > most:
                 continue

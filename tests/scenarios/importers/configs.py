@@ -256,6 +256,35 @@ GEMMA2: Config = {
     "sliding_window": 4096,
     "vocab_size": 256000,
 }
+#: Nemotron 3 Nano 30B-A3B.
+NEMOTRON_H: Config = {
+    "architectures": ["NemotronHForCausalLM"],
+    "model_type": "nemotron_h",
+    "attention_bias": False,
+    "conv_kernel": 4,
+    "head_dim": 128,
+    "hidden_size": 2688,
+    "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    "intermediate_size": 1856,
+    "mamba_head_dim": 64,
+    "mamba_num_heads": 64,
+    "mlp_bias": False,
+    "mlp_hidden_act": "relu2",
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+    "n_group": 1,
+    "n_groups": 8,
+    "n_routed_experts": 128,
+    "n_shared_experts": 1,
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 6,
+    "num_hidden_layers": 52,
+    "num_key_value_heads": 2,
+    "ssm_state_size": 128,
+    "topk_group": 1,
+    "use_conv_bias": True,
+    "vocab_size": 131072,
+}
 #: As published: what equals the defaults of the class is left out.
 GEMMA3_4B: Config = {
     "architectures": ["Gemma3ForConditionalGeneration"],

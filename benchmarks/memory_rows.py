@@ -1,0 +1,317 @@
+"""Rows of runs with measured memory: read from CSV files of two forms into one.
+
+The forms are told apart by their header: ``measured_peak_gib`` marks the form of
+``data/memory_runs.csv``, ``mem_gb`` that of ``data/memory_published.csv``.  Nothing is interpreted
+here beyond numbers and units; :mod:`benchmarks.memory_words` reads the texts.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.files import read_file
+
+_GIB = 1 << 30
+_DEGREES = ("tp", "cp", "ep", "etp", "pp", "dp")
+_SHARED = ("row_id", "source", "model", "gpu", "num_gpus", *_DEGREES,
+           "mbs", "gbs", "seq_len", "precision", "fsdp", "dispatcher", "notes")  # fmt: skip
+_RUNS = (
+    *_SHARED, "gpu_mem_gb", "vpp", "distributed_optimizer", "optimizer_dtypes", "optimizer_offload",
+    "recompute_granularity", "recompute_modules", "recompute_layers", "activation_offload",
+    "attention_impl", "cuda_graphs", "ce_impl", "measured_peak_gib", "measured_kind",
+    "measured_reserved_gib", "device_used_gib", "verdict", "stage_rank",
+)  # fmt: skip
+_PUBLISHED = (
+    *_SHARED, "vp", "release", "phase", "mem_gb", "mem_unit", "mem_kind", "mem_reserved_gb",
+    "run_status", "recompute", "cuda_graph", "offload", "pipeline_layout", "mtp", "rcp_recompute",
+    "rcp_dispatcher", "rcp_cuda_graph", "rcp_offload", "rcp_pipeline_layout", "rcp_mtp_layers",
+    "rcp_moe_a2a_overlap", "rcp_optimizer_dtypes", "rcp_seq_parallel",
+)  # fmt: skip
+#: Settings that a row may leave open; of two rows with one figure the one that states more counts.
+_SETTINGS = ("optimizer", "offload", "recompute", "activation_offload", "attention", "dispatcher",
+             "graphs", "cross_entropy", "layout", "gbs", "mbs", "mtp")  # fmt: skip
+
+
+class _Reader(Protocol):
+    """What :func:`csv.reader` gives."""
+
+    line_num: int
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured amount of memory, and in the row's words what was measured."""
+
+    gib: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row.  Numbers that the row leaves open are None, texts are empty."""
+
+    file: str
+    line: int
+    id: str
+    source: str
+    model: str
+    phase: str
+    release: str
+    gpu: str
+    gpu_gb: float | None
+    num_gpus: int | None
+    tp: int | None
+    cp: int | None
+    ep: int | None
+    etp: int | None
+    pp: int | None
+    vpp: int | None
+    dp: int | None
+    mbs: int | None
+    gbs: int | None
+    seq_len: int | None
+    precision: str
+    optimizer: str
+    distributed_optimizer: bool
+    offload: str
+    recompute: str
+    activation_offload: str
+    fsdp: str
+    attention: str
+    dispatcher: str
+    expert_overlap: bool
+    graphs: str
+    cross_entropy: str
+    layout: str
+    mtp: int | None
+    sequence_parallel: bool
+    figures: tuple[Figure, ...]
+    verdict: str
+    rank: str
+    notes: str
+
+    @property
+    def settings(self) -> int:
+        """How many settings the row states."""
+        return sum(bool(getattr(self, name)) for name in _SETTINGS)
+
+
+class _Row:
+    """The cells of one row, with errors that name file, line and value."""
+
+    def __init__(self, file: str, line: int, cells: Mapping[str, str]) -> None:
+        self.file, self.line, self.cells = file, line, cells
+
+    def text(self, column: str) -> str:
+        return self.cells[column].strip()
+
+    def fault(self, column: str, wanted: str) -> InputError:
+        return InputError(
+            f"{column} is {self.text(column)!r}, but must be {wanted}",
+            advice="the value stands in another column, or leave it empty if it is not known.",
+            file=self.file,
+            line=self.line,
+        )
+
+    def number(self, column: str) -> float | None:
+        """A positive number; ``~`` says about, and the middle stands for a range ``69-70``."""
+        text = self.text(column)
+        if not text:
+            return None
+        parts = re.fullmatch(r"~?(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?", text)
+        if parts is None or len(text) > 40 or not float(parts[1]) > 0:
+            raise self.fault(column, "a positive number")
+        return (float(parts[1]) + float(parts[2] or parts[1])) / 2
+
+    def whole(self, column: str, least: int = 1) -> int | None:
+        text = self.text(column)
+        if not text:
+            return None
+        if not re.fullmatch(r"\d{1,9}(\.0)?", text) or int(float(text)) < least:
+            raise self.fault(column, f"a whole number, {least} or more")
+        return int(float(text))
+
+    def flag(self, column: str, default: bool) -> bool:
+        text = self.text(column).lower()
+        if text not in ("", "0", "1", "true", "false"):
+            raise self.fault(column, "0 or 1")
+        return default if not text else text in ("1", "true")
+
+    def degrees(self) -> dict[str, int | None]:
+        return {name: self.whole(name) for name in (*_DEGREES, "num_gpus", "mbs", "gbs", "seq_len")}
+
+
+def read_runs(path: Path) -> list[Run]:
+    """All rows of a file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is of neither form, or a cell is not what its column holds.
+    """
+    text, name = read_file(path), str(path)
+    reader = csv.reader(io.StringIO(text), strict=True)
+    try:
+        header = next(reader, [])
+        build, columns = _form(name, [column.strip() for column in header])
+        return [build(row) for row in _rows(name, reader, columns)]
+    except csv.Error as error:
+        raise InputError(
+            f"this is not CSV: {error}",
+            advice="a quotation mark is not closed.",
+            file=name,
+            line=reader.line_num,
+        ) from None
+
+
+def _form(name: str, header: list[str]) -> tuple[Callable[[_Row], Run], list[str]]:
+    """How to read the rows of a file with this header."""
+    wanted: tuple[str, ...]
+    if "measured_peak_gib" in header:
+        wanted, build = _RUNS, _from_runs
+    elif "mem_gb" in header:
+        wanted, build = _PUBLISHED, _from_published
+    else:
+        raise InputError(
+            f"the header has neither measured_peak_gib nor mem_gb: {', '.join(header)[:200]!r}",
+            advice="the first line of the file is missing, or it is another kind of file.",
+            file=name,
+            line=1,
+        )
+    missing = [column for column in wanted if column not in header]
+    double = sorted({column for column in wanted if header.count(column) > 1})
+    if missing or double:
+        fault = f"lacks {', '.join(missing)}" if missing else f"names {', '.join(double)} twice"
+        raise InputError(
+            f"the header {fault}",
+            advice="take the header of benchmarks/data/memory_runs.csv or memory_published.csv.",
+            file=name,
+            line=1,
+        )
+    return build, header
+
+
+def _rows(name: str, reader: _Reader, columns: list[str]) -> Iterator[_Row]:
+    for cells in reader:
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(columns):
+            raise InputError(
+                f"the row {cells[0][:60]!r} has {len(cells)} cells, the header {len(columns)}",
+                advice="a text with a comma needs quotation marks.",
+                file=name,
+                line=reader.line_num,
+            )
+        yield _Row(name, reader.line_num, dict(zip(columns, cells, strict=True)))
+
+
+def _from_runs(row: _Row) -> Run:
+    verdict = row.text("verdict").lower()
+    if verdict not in ("", "fits", "oom"):
+        raise row.fault("verdict", "fits, oom or empty")
+    figures = [
+        Figure(gib, kind)
+        for column, kind in (
+            ("measured_peak_gib", row.text("measured_kind") or "not stated"),
+            ("measured_reserved_gib", "reserved"),
+            ("device_used_gib", "device"),
+        )
+        if (gib := row.number(column)) is not None
+    ]
+    recompute = [row.text(f"recompute_{part}") for part in ("granularity", "modules", "layers")]
+    return Run(
+        file=row.file,
+        line=row.line,
+        id=row.text("row_id"),
+        source=row.text("source"),
+        model=row.text("model"),
+        phase="",
+        release="",
+        gpu=row.text("gpu"),
+        gpu_gb=row.number("gpu_mem_gb"),
+        vpp=row.whole("vpp"),
+        precision=row.text("precision"),
+        optimizer=row.text("optimizer_dtypes"),
+        distributed_optimizer=row.flag("distributed_optimizer", True),
+        offload=row.text("optimizer_offload"),
+        recompute=" ".join(part for part in recompute if part),
+        activation_offload=row.text("activation_offload"),
+        fsdp=row.text("fsdp"),
+        attention=row.text("attention_impl"),
+        dispatcher=row.text("dispatcher"),
+        expert_overlap=False,
+        graphs=row.text("cuda_graphs"),
+        cross_entropy=row.text("ce_impl"),
+        layout="",
+        mtp=None,
+        sequence_parallel=True,
+        figures=tuple(figures),
+        verdict=verdict,
+        rank=row.text("stage_rank"),
+        notes=row.text("notes"),
+        **row.degrees(),
+    )
+
+
+def _from_published(row: _Row) -> Run:
+    unit = row.text("mem_unit")
+    if unit not in ("", "GB", "GiB"):
+        raise row.fault("mem_unit", "GB or GiB")
+    scale = 1.0 if unit == "GiB" else 1e9 / _GIB
+    kind = row.text("mem_kind")
+    figures = [
+        Figure(amount * scale, what)
+        for column, what in (("mem_gb", kind or "not stated"), ("mem_reserved_gb", "reserved"))
+        if (amount := row.number(column)) is not None and not math.isnan(amount)
+    ]
+    status = row.text("run_status").lower()
+    notes = row.text("notes")
+    stated = re.search(r"optimizer dtypes \([^)]*\): ([^;]*)", notes)
+    graphs = [row.text("cuda_graph"), row.text("rcp_cuda_graph")]
+    tp, offload = row.whole("tp"), row.text("offload")
+    return Run(
+        file=row.file,
+        line=row.line,
+        id=row.text("row_id"),
+        source=row.text("source"),
+        model=row.text("model"),
+        phase=row.text("phase"),
+        release=row.text("release"),
+        gpu=row.text("gpu").upper(),
+        gpu_gb=None,
+        vpp=row.whole("vp"),
+        precision=row.text("precision"),
+        optimizer=row.text("rcp_optimizer_dtypes") or (stated[1] if stated else ""),
+        distributed_optimizer=True,
+        offload=offload if offload.startswith("optimizer") else "",
+        recompute=row.text("recompute") or row.text("rcp_recompute"),
+        activation_offload=""
+        if offload.startswith("optimizer")
+        else offload or row.text("rcp_offload"),
+        fsdp="" if row.text("fsdp") == "0" else row.text("fsdp"),
+        attention="",
+        dispatcher=row.text("dispatcher") or row.text("rcp_dispatcher"),
+        expert_overlap=row.text("rcp_moe_a2a_overlap").lower() == "true",
+        graphs=next((text for text in graphs if "=" in text or ":" in text), graphs[0]),
+        cross_entropy="",
+        layout=(row.text("pipeline_layout") or row.text("rcp_pipeline_layout")).removeprefix(
+            "list:"
+        ),
+        mtp=row.whole("mtp", 0) if row.text("mtp") else row.whole("rcp_mtp_layers", 0),
+        sequence_parallel=tp in (None, 1) or row.text("rcp_seq_parallel").lower() != "false",
+        figures=tuple(figures),
+        verdict="oom" if "oom" in status else "fits" if status == "ok" else "",
+        rank="rank 0" if re.search(r"rank[ -]0", kind) else "",
+        notes=notes,
+        **row.degrees(),
+    )

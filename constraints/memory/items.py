@@ -1,0 +1,186 @@
+"""What each part of a rank's memory consists of, item by item, in the words of a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from meshplan.constraints.layout import Layout, Slot
+from meshplan.constraints.memory.activations import (
+    attention_activation,
+    dense_mlp_activation,
+    exchange_activation,
+    moe_activation,
+)
+from meshplan.constraints.memory.offloaded import offload_staging
+from meshplan.constraints.memory.overhead import (
+    communicator,
+    context,
+    dispatcher_buffers,
+    dummy_gradients,
+    expert_overhead,
+    graph_pools,
+    mesh_overhead,
+    output_dummy_gradient,
+    workspaces,
+)
+from meshplan.constraints.memory.stage import (
+    WORKING_TERMS,
+    RankMemory,
+    chunk_activation,
+    rank_live_chunks,
+    rank_memory,
+)
+from meshplan.constraints.memory.static import (
+    STATIC_PARTS,
+    UPDATE_PARTS,
+    dense_static,
+    embedding_static,
+    expert_static,
+    mtp_dense_static,
+    mtp_expert_static,
+    output_static,
+)
+from meshplan.constraints.pipeline import kind_counts, rank_slots
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.terms import evaluate
+from meshplan.scenarios.model_card import LayerKind
+
+#: What needs the memory while a layer runs, by the term that is the largest.
+_WORKING_NAMES = {
+    "attention_working": "attention running backward",
+    "ring_working": "attention running backward, with a neighbour's keys and values",
+    "dense_mlp_working": "dense MLP running backward",
+    "moe_working": "experts running backward",
+    "full_layer_working": "one checkpoint running backward",
+}
+
+
+@dataclass(frozen=True)
+class Item:
+    """Some of one part of a rank's memory at its peak.
+
+    Attributes
+    ----------
+    part
+        One of :data:`~meshplan.constraints.memory.stage.PARTS`.
+    name
+        What it is, in words.
+    quanta
+        How much.
+    """
+
+    part: str
+    name: str
+    quanta: int
+
+
+def itemize(problem: Problem, layout: Layout, rank: int) -> tuple[Item, ...]:
+    """What the memory of a rank consists of at its peak; the items of a part add up to it."""
+    memory = rank_memory(problem, layout, rank)
+    slots = rank_slots(layout.slots, layout.pp, rank)
+    found = [
+        *_static(problem, layout, slots, STATIC_PARTS),
+        *_activations(problem, layout, slots, memory),
+        *_at_work(problem, layout, slots, memory),
+        *_overhead(problem, layout, slots),
+    ]
+    return tuple(item for item in found if item.quanta)
+
+
+def _static(
+    problem: Problem, layout: Layout, slots: Sequence[Slot], parts: Sequence[str]
+) -> Iterator[Item]:
+    counts: Counter[LayerKind] = sum(
+        (kind_counts(problem.model, slot) for slot in slots), Counter[LayerKind]()
+    )
+
+    def size(term: Callable[..., int], part: str, **constants: object) -> int:
+        return evaluate(term, problem, layout, part=part, **constants)
+
+    for part in parts:
+        shown = "update" if part in UPDATE_PARTS else part
+        dense = sum(n * size(dense_static, part, kind=kind) for kind, n in counts.items())
+        expert = sum(n * size(expert_static, part, kind=kind) for kind, n in counts.items())
+        number = sum(counts.values())
+        routed = sum(n for kind, n in counts.items() if kind.mlp == "moe")
+        yield Item(shown, f"attention, norms, dense and shared MLPs of {number} layers", dense)
+        yield Item(shown, f"routed experts of {routed} layers", expert)
+        for slot in slots:
+            if slot.embedding:
+                yield Item(shown, "embedding", size(embedding_static, part))
+            if slot.mtp:
+                mtp = size(mtp_dense_static, part) + size(mtp_expert_static, part)
+                copy = " with a copy of the embedding" if layout.pp > 1 else ""
+                yield Item(shown, f"MTP layers{copy}", mtp)
+            if slot.loss:
+                yield Item(shown, "final norm and output layer", size(output_static, part))
+
+
+def _activations(
+    problem: Problem, layout: Layout, slots: Sequence[Slot], memory: RankMemory
+) -> Iterator[Item]:
+    """Saved activations at the schedule's worst moment, by layer kind and half."""
+    if not memory.activations:
+        return
+    sizes = [chunk_activation(problem, layout, slot) for slot in slots]
+    worst = max(
+        rank_live_chunks(problem, layout, memory.rank),
+        key=lambda vector: sum(n * size for n, size in zip(vector, sizes, strict=True)),
+    )
+    live: Counter[LayerKind] = Counter()
+    for number, slot in zip(worst, slots, strict=True):
+        for kind, n in kind_counts(problem.model, slot).items():
+            live[kind] += number * n
+        if slot.mtp:
+            live[problem.model.mtp_kind] += number * problem.model.mtp_layers
+    counted = 0
+    for kind, n in live.items():
+        for name, saved in _halves(problem, layout, kind):
+            counted += n * saved
+            yield Item("activations", f"{name} of {n} live layers ({kind})", n * saved)
+    # Checkpoints of several layers, or of some: less than a layer's input each.
+    yield Item("activations", "checkpoints beyond a layer each", memory.activations - counted)
+
+
+def _halves(problem: Problem, layout: Layout, kind: LayerKind) -> Iterator[tuple[str, int]]:
+    attention = evaluate(attention_activation, problem, layout, kind=kind)
+    attention += evaluate(exchange_activation, problem, layout, kind=kind)
+    yield ("inputs" if layout.recompute_full else "attention"), attention
+    if kind.mlp == "moe":
+        yield "experts", evaluate(moe_activation, problem, layout, kind=kind)
+    elif kind.mlp == "dense":
+        yield "MLP", evaluate(dense_mlp_activation, problem, layout, kind=kind)
+
+
+def _at_work(
+    problem: Problem, layout: Layout, slots: Sequence[Slot], memory: RankMemory
+) -> Iterator[Item]:
+    if memory.event in UPDATE_PARTS:
+        yield from _static(problem, layout, slots, (memory.event,))
+        return
+    yield Item("logits", "logits and their gradients", memory.logits)
+    if memory.working:
+        term = max(WORKING_TERMS, key=lambda one: evaluate(one, problem, layout))
+        yield Item("working", _WORKING_NAMES[term.__name__], evaluate(term, problem, layout))
+        staged = evaluate(offload_staging, problem, layout)
+        yield Item("working", "activations on their way from and to the host", staged)
+
+
+def _overhead(problem: Problem, layout: Layout, slots: Sequence[Slot]) -> Iterator[Item]:
+    groups = evaluate(mesh_overhead, problem, layout) + evaluate(expert_overhead, problem, layout)
+    groups += communicator(layout.pp)
+    dummies = evaluate(dummy_gradients, problem, layout)
+    if any(slot.loss for slot in slots):
+        dummies += evaluate(output_dummy_gradient, problem, layout)
+    yield Item("overhead", "CUDA context and world communicator", context(problem))
+    yield Item("overhead", "communicators of the parallel groups", groups)
+    buffers = evaluate(dispatcher_buffers, problem, layout)
+    yield Item("overhead", f"buffers of the {layout.dispatcher} dispatcher", buffers)
+    yield Item("overhead", "workspaces of matrix products", workspaces(problem))
+    yield Item("overhead", "pools of CUDA graphs", evaluate(graph_pools, problem, layout))
+    yield Item("overhead", "dummy weight gradients", dummies)
+
+
+__all__ = ["Item", "itemize"]
