@@ -176,7 +176,7 @@ def _head(row: Row) -> str:
 def _verdict(row: Row) -> str:
     if not row.observed:
         return row.verdict
-    agrees = (row.observed == "oom") == (row.verdict == "overfull")
+    agrees = row.verdict == "tight" or (row.observed == "oom") == (row.verdict == "overfull")
     return f"{row.verdict}, observed {row.observed}" + ("" if agrees else " NO")
 
 

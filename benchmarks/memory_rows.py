@@ -31,9 +31,9 @@ _RUNS = (
 )  # fmt: skip
 _PUBLISHED = (
     *_SHARED, "vp", "release", "phase", "mem_gb", "mem_unit", "mem_kind", "mem_reserved_gb",
-    "run_status", "recompute", "cuda_graph", "offload", "pipeline_layout", "mtp", "rcp_recompute",
-    "rcp_dispatcher", "rcp_cuda_graph", "rcp_offload", "rcp_pipeline_layout", "rcp_mtp_layers",
-    "rcp_moe_a2a_overlap", "rcp_optimizer_dtypes", "rcp_seq_parallel",
+    "run_status", "recompute", "cuda_graph", "offload", "pipeline_layout", "mtp", "routing",
+    "rcp_recompute", "rcp_dispatcher", "rcp_cuda_graph", "rcp_offload", "rcp_pipeline_layout",
+    "rcp_mtp_layers", "rcp_moe_a2a_overlap", "rcp_optimizer_dtypes", "rcp_seq_parallel",
 )  # fmt: skip
 #: Settings that a row may leave open; of two rows with one figure the one that states more counts.
 _SETTINGS = ("optimizer", "offload", "recompute", "activation_offload", "attention", "dispatcher",
@@ -89,6 +89,7 @@ class Run:
     fsdp: str
     attention: str
     dispatcher: str
+    routing: str
     expert_overlap: bool
     graphs: str
     cross_entropy: str
@@ -249,6 +250,7 @@ def _from_runs(row: _Row) -> Run:
         fsdp=row.text("fsdp"),
         attention=row.text("attention_impl"),
         dispatcher=row.text("dispatcher"),
+        routing="natural" if "natural routing" in row.text("notes") else "",
         expert_overlap=False,
         graphs=row.text("cuda_graphs"),
         cross_entropy=row.text("ce_impl"),
@@ -261,6 +263,15 @@ def _from_runs(row: _Row) -> Run:
         notes=row.text("notes"),
         **row.degrees(),
     )
+
+
+def _recompute(row: _Row) -> str:
+    """What the run says; else what its performance recipe resolves to.
+
+    "(recipe@HEAD)" marks what was read from the library recipe of that name, not from the run.
+    """
+    said, resolved = row.text("recompute"), row.text("rcp_recompute")
+    return resolved if resolved and (not said or "(recipe@HEAD)" in said) else said
 
 
 def _from_published(row: _Row) -> Run:
@@ -294,13 +305,14 @@ def _from_published(row: _Row) -> Run:
         optimizer=row.text("rcp_optimizer_dtypes") or (stated[1] if stated else ""),
         distributed_optimizer=True,
         offload=offload if offload.startswith("optimizer") else "",
-        recompute=row.text("recompute") or row.text("rcp_recompute"),
+        recompute=_recompute(row),
         activation_offload=""
         if offload.startswith("optimizer")
         else offload or row.text("rcp_offload"),
         fsdp="" if row.text("fsdp") == "0" else row.text("fsdp"),
         attention="",
         dispatcher=row.text("dispatcher") or row.text("rcp_dispatcher"),
+        routing=row.text("routing"),
         expert_overlap=row.text("rcp_moe_a2a_overlap").lower() == "true",
         graphs=next((text for text in graphs if "=" in text or ":" in text), graphs[0]),
         cross_entropy="",

@@ -19,7 +19,7 @@ from meshplan.constraints.decisions import (
 )
 from meshplan.constraints.layout import Layout, Slot
 from meshplan.constraints.memory.stage import RankMemory, rank_memory
-from meshplan.constraints.memory.verdict import verdict
+from meshplan.constraints.memory.verdict import has_room
 from meshplan.constraints.pipeline import balanced_slots, even_slots, parse_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem, scope_values
 from meshplan.constraints.resolve import powers_of_two, useful_modules
@@ -310,7 +310,7 @@ def _with_savings(problem: Problem, stated: Stated, layout: Layout) -> tuple[Lay
             key=lambda one: (step_time(problem, one).step_us, len(one.recompute), one.offload),
         )
         for one in ordered:
-            if verdict(problem, _ranks(problem, one)) != "overfull":
+            if has_room(problem, _ranks(problem, one)):
                 return one, f"{_saving_text(one, is_open)}: the fastest that fits"
         least = min(ordered, key=lambda one: _peak(problem, one))
     except MEANINGLESS:

@@ -19,6 +19,7 @@ from meshplan.constraints.memory.activations import (
     attention_activation,
     dense_mlp_activation,
     exchange_activation,
+    graph_activation,
     moe_activation,
 )
 from meshplan.constraints.memory.offloaded import offload_staging, offloaded_activation
@@ -308,7 +309,8 @@ def _static(axes: Axes, parts: Sequence[str]) -> StaticCosts:
 
 def _activation(axes: Axes, kind: LayerKind) -> Array:
     table = axes.table
-    saved = table(attention_activation, kind=kind) + table(exchange_activation, kind=kind)
+    whole = (attention_activation, exchange_activation, graph_activation)
+    saved = total([table(term, kind=kind) for term in whole])
     if kind.mlp == "moe":
         saved = saved + table(moe_activation, kind=kind)
     elif kind.mlp == "dense":

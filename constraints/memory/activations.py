@@ -232,3 +232,32 @@ def moe_activation(
     if card.moe_latent:
         saved += moe_tokens * 4 * card.moe_latent
     return quanta(saved)
+
+
+@lru_cache(maxsize=65536)
+def graph_activation(
+    problem: Problem,
+    kind: LayerKind,
+    tp: int,
+    attention_tokens: int,
+    cg_attn: int,
+    cg_mlp: int,
+    cg_moe: int,
+    cg_moe_router: int,
+    cg_mamba: int,
+) -> int:
+    """Static copy of the input of a layer with a captured part, one for each micro-batch alive.
+
+    A graph reads its input where it was captured.  Parts captured one after the other pass their
+    outputs on in such places already, so one copy a layer is what graphs add.
+    """
+    captured = (
+        (kind.attention in ("gqa", "swa", "mla", "gdn") and cg_attn)
+        or (kind.attention == "mamba" and cg_mamba)
+        or (kind.mlp == "dense" and cg_mlp)
+        or (kind.mlp == "moe" and (cg_moe or cg_moe_router))
+    )
+    if not captured:
+        return 0
+    shard = attention_tokens / problem.sequence_shards(tp)
+    return quanta(shard * 2 * problem.model.hidden)

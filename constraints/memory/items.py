@@ -11,6 +11,7 @@ from meshplan.constraints.memory.activations import (
     attention_activation,
     dense_mlp_activation,
     exchange_activation,
+    graph_activation,
     moe_activation,
 )
 from meshplan.constraints.memory.offloaded import offload_staging
@@ -148,6 +149,7 @@ def _halves(problem: Problem, layout: Layout, kind: LayerKind) -> Iterator[tuple
     attention = evaluate(attention_activation, problem, layout, kind=kind)
     attention += evaluate(exchange_activation, problem, layout, kind=kind)
     yield ("inputs" if layout.recompute_full else "attention"), attention
+    yield "graph inputs", evaluate(graph_activation, problem, layout, kind=kind)
     if kind.mlp == "moe":
         yield "experts", evaluate(moe_activation, problem, layout, kind=kind)
     elif kind.mlp == "dense":

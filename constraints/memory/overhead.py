@@ -20,8 +20,8 @@ _CONTEXT_GIB = 1.5
 _COMMUNICATOR_GIB = (0.50, 0.64)
 #: cuBLAS and grouped-GEMM workspaces.
 _WORKSPACE_GIB = {"dense": 0.10, "moe": 0.25}
-#: Pools of partial graphs (per captured region: attention, router with preprocessing).
-_GRAPH_GIB = {"attn": 4.0, "mlp": 2.0, "moe": 6.0, "moe_router": 2.0, "moe_preprocess": 0.5}
+#: What a pool of partial graphs takes besides the copies of inputs.
+_GRAPH_POOL_GIB = 2.0
 
 
 #: Memory that the allocator reserves over what it hands out, in the median of published runs
@@ -94,17 +94,16 @@ def dispatcher_buffers(
 @lru_cache(maxsize=4096)
 def graph_pools(
     problem: Problem, cg_attn: int, cg_mlp: int, cg_moe: int, cg_moe_router: int,
-    cg_moe_preprocess: int,
+    cg_moe_preprocess: int, cg_mamba: int,
 ) -> int:  # fmt: skip
-    """Memory pools of partial CUDA graphs (measured +6.5 to +7 GB on DeepSeek-V3)."""
-    total = (
-        cg_attn * _GRAPH_GIB["attn"]
-        + cg_mlp * _GRAPH_GIB["mlp"]
-        + cg_moe * _GRAPH_GIB["moe"]
-        + cg_moe_router * _GRAPH_GIB["moe_router"]
-        + cg_moe_preprocess * _GRAPH_GIB["moe_preprocess"]
-    )
-    return quanta(total * _GIB)
+    """What the pool of partial CUDA graphs takes besides the inputs of the captured layers.
+
+    Those are :func:`~meshplan.constraints.memory.activations.graph_activation`.  Together they
+    make 6.5 GiB for DeepSeek-V3 on four stages of four chunks, where 6.5 to 7 GB were measured
+    (arXiv 2603.07685), and a few GiB without a pipeline (Megatron-Bridge CUDA graph guide).
+    """
+    scopes = (cg_attn, cg_mlp, cg_moe, cg_moe_router, cg_moe_preprocess, cg_mamba)
+    return quanta(_GRAPH_POOL_GIB * _GIB) if any(scopes) else 0
 
 
 @lru_cache(maxsize=65536)

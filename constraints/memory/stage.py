@@ -10,6 +10,7 @@ from meshplan.constraints.memory.activations import (
     attention_activation,
     dense_mlp_activation,
     exchange_activation,
+    graph_activation,
     moe_activation,
 )
 from meshplan.constraints.memory.offloaded import offload_staging, offloaded_activation
@@ -164,6 +165,7 @@ def layer_activation(problem: Problem, layout: Layout, kind: LayerKind) -> int:
     """Activations that one layer of ``kind`` saves on the GPU for one micro-batch."""
     total = evaluate(attention_activation, problem, layout, kind=kind)
     total += evaluate(exchange_activation, problem, layout, kind=kind)
+    total += evaluate(graph_activation, problem, layout, kind=kind)
     if kind.mlp == "moe":
         total += evaluate(moe_activation, problem, layout, kind=kind)
     elif kind.mlp == "dense":

@@ -94,12 +94,12 @@ def _with_arguments(
     from meshplan.cli.imports import argument_findings, print_findings
     from meshplan.scenarios import resolve_model
     from meshplan.scenarios.importers import read_arguments_file
-    from meshplan.scenarios.importers.agreement import disagreements, with_training
+    from meshplan.scenarios.importers.agreement import disagreements, with_recipe
 
     arguments = read_arguments_file(arguments_file)
     model = resolve_model(scenario)
     part = arguments.to_scenario_part(model.layers)
-    changed, taken = with_training(scenario, part)
+    changed, taken = with_recipe(scenario, part)
     if not quiet:
         found = disagreements(arguments, part, scenario, model)
         print_findings([*found, *taken, *argument_findings(arguments, part)])

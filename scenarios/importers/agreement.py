@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from meshplan.scenarios.importers.megatron_args import MegatronArguments
 from meshplan.scenarios.importers.megatron_flags import CARD_FIELDS, spelt
 from meshplan.scenarios.importers.megatron_part import ScenarioPart
@@ -52,23 +54,31 @@ def disagreements(
     return tuple(found)
 
 
-def with_training(scenario: Scenario, part: ScenarioPart) -> tuple[Scenario, tuple[str, ...]]:
-    """The scenario with the training recipe of the arguments where it has none, and what changed.
+def with_recipe(scenario: Scenario, part: ScenarioPart) -> tuple[Scenario, tuple[str, ...]]:
+    """The scenario with the recipe of the arguments, and what changed.
 
-    The scenario's own defaults are those of published recipes, not of Megatron-LM's command line.
+    That is the training recipe where the scenario has none (its own defaults are those of
+    published recipes, not of Megatron-LM's command line), and which activations are offloaded: a
+    part of the layout as people see it, though not of meshplan's.
     """
     written = scenario.training.model_fields_set
     taken = {key: value for key, value in part.training.items() if key not in written}
+    changes: dict[str, Any] = {}
+    if taken:
+        changes["training"] = scenario.training.model_copy(update=taken)
+    modules = part.options.get("activation_offload")
+    modules = tuple(modules) if isinstance(modules, list) else modules
+    if modules is not None and modules != scenario.options.activation_offload:
+        taken = {**taken, "activation_offload": modules}
+        changes["options"] = scenario.options.model_copy(update={"activation_offload": modules})
     if not taken:
         return scenario, ()
-    training = scenario.training.model_copy(update=taken)
     said = ", ".join(f"{key} {_said(value)}" for key, value in taken.items())
-    changed = scenario.model_copy(update={"training": training})
-    return changed, (f"from the arguments: {said}",)
+    return scenario.model_copy(update=changes), (f"from the arguments: {said}",)
 
 
 def _said(value: object) -> str:
-    return str(value).lower()
+    return "+".join(value) if isinstance(value, tuple) else str(value).lower()
 
 
-__all__ = ["disagreements", "with_training"]
+__all__ = ["disagreements", "with_recipe"]

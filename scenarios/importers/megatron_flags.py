@@ -38,17 +38,20 @@ _FLAGS = (
     "moe_enable_deepep", "enable_cuda_graph", "external_cuda_graph", "bf16", "fp16",
     "fp8_param_gather", "grad_reduce_in_bf16", "overlap_moe_expert_parallel_comm",
     "group_query_attention", "multi_latent_attention", "untie_embeddings_and_output_weights",
+    "use_megatron_fsdp", "use_torch_fsdp2", "gradient_accumulation_fusion",
+    "cross_entropy_loss_fusion", "fine_grained_activation_offloading",
 )  # fmt: skip
 _WORDS = (
     "pipeline_model_parallel_layout", "recompute_granularity", "recompute_method",
     "moe_token_dispatcher_type", "moe_flex_dispatcher_backend", "cuda_graph_impl", "fp8",
     "fp8_recipe", "fp4", "fp4_recipe", "main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype",
-    "hybrid_layer_pattern",
+    "hybrid_layer_pattern", "attention_backend", "cross_entropy_fusion_impl",
 )  # fmt: skip
 _LISTS = (
     "recompute_modules", "cuda_graph_modules", "cp_comm_type", "rampup_batch_size",
-    "step_batch_size_schedule",
+    "step_batch_size_schedule", "offload_modules",
 )  # fmt: skip
+_FRACTIONS = ("optimizer_offload_fraction", "activation_offload_fraction", "hidden_dropout")
 
 #: Every argument that is read, by its name in the printed dump.
 FORMS: dict[str, Form] = {
@@ -56,7 +59,7 @@ FORMS: dict[str, Form] = {
     **dict.fromkeys(_FLAGS, "flag"),
     **dict.fromkeys(_WORDS, "word"),
     **dict.fromkeys(_LISTS, "words"),
-    "optimizer_offload_fraction": "fraction",
+    **dict.fromkeys(_FRACTIONS, "fraction"),
 }
 #: Flags whose value the dump shows under another name.
 OTHER_NAMES = {
@@ -163,7 +166,8 @@ def value_of(name: str, words: tuple[str, ...]) -> Value:
     if form == "words":
         return tuple(part for word in words for part in re.split(r"[\s,]+", word) if part)
     if form == "word":
-        return words[0]
+        # A dump writes AttnBackend.auto.
+        return words[0].removeprefix("AttnBackend.") if name == "attention_backend" else words[0]
     return _count(words[0]) if form == "count" else _fraction(words[0])
 
 
@@ -186,11 +190,13 @@ def _count(word: str) -> int:
 
 
 def _fraction(word: str) -> float:
-    if re.fullmatch(r"[0-9]{0,4}\.?[0-9]{0,20}", word) and word.strip("."):
+    if re.fullmatch(r"([0-9]{1,4}\.?[0-9]{0,20}|\.[0-9]{1,20})(e-?[0-9]{1,3})?", word):
         number = float(word)
         if number <= 1:
             return number
-    raise ValueFault(f"is {shorten(word)}, but must be from 0 to 1", "write 1.0 for all of it.")
+    raise ValueFault(
+        f"is {shorten(word)}, but must be from 0 to 1", "write a fraction such as 0.1."
+    )
 
 
 __all__ = [

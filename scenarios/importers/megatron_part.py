@@ -8,12 +8,12 @@ does what may stand in a word of the command that was not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
-from meshplan.scenarios.checks import MAX_DEGREE, listed
-from meshplan.scenarios.choices import GraphScope, RecomputeModule
+from meshplan.scenarios.checks import listed
+from meshplan.scenarios.choices import GraphScope, OffloadModule, RecomputeModule
 from meshplan.scenarios.importers.megatron_flags import spelt
+from meshplan.scenarios.importers.megatron_reading import Reading
 from meshplan.scenarios.importers.megatron_sections import ScenarioPart
 from meshplan.scenarios.importers.megatron_stages import (
     SPLIT_SOURCES,
@@ -21,6 +21,7 @@ from meshplan.scenarios.importers.megatron_stages import (
     pipeline_layout,
     virtual_stages,
 )
+from meshplan.scenarios.importers.megatron_training import training_recipe
 from meshplan.scenarios.pins import CP_COMM_CHOICES
 from meshplan.scenarios.yaml_reader import shorten
 
@@ -41,6 +42,7 @@ _FP8 = {
 }
 _MODULES = get_args(RecomputeModule)
 _SCOPES = get_args(GraphScope)
+_OFFLOADED = get_args(OffloadModule)
 
 
 def scenario_part(arguments: MegatronArguments, layers: int | None = None) -> ScenarioPart:
@@ -55,64 +57,12 @@ def scenario_part(arguments: MegatronArguments, layers: int | None = None) -> Sc
     layout = translation.layout()
     options = translation.options()
     workload = translation.workload()
-    training = translation.training()
+    training = training_recipe(translation)
     translation.tell_open()
     return ScenarioPart(layout, options, workload, training, tuple(translation.notes))
 
 
-class _Translation:
-    def __init__(self, arguments: MegatronArguments, layers: int | None) -> None:
-        self.given = arguments
-        self.layers = arguments.get("num_layers") or layers
-        self.short = arguments.form == "short"
-        self.notes: list[str] = []
-        self.left: list[str] = []
-
-    def open(self, what: str, *names: str) -> bool:
-        """Whether ``what`` stays open, as one of its arguments may stand where nothing was read."""
-        if self.short or not self.given.unsure(*names):
-            return False
-        self.left.append(what)
-        return True
-
-    def tell_open(self) -> None:
-        """Note what stays open for words that were not read, or misspelt."""
-        if self.left:
-            self.notes.append(
-                f"left open, as the command was not wholly read: {', '.join(self.left)}"
-            )
-
-    def count(self, name: str) -> int | None:
-        """A positive number, or None if it is not given."""
-        value = self.given.get(name)
-        if isinstance(value, int) and not 1 <= value <= MAX_DEGREE:
-            raise self.given.error(
-                name,
-                f"{spelt(name)} is {value}, but must be from 1 to {MAX_DEGREE}",
-                "write a positive number.",
-            )
-        return value if isinstance(value, int) else None
-
-    def on(self, name: str) -> bool:
-        return self.given.get(name) is True
-
-    def word(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str | None:
-        """A word that must be one of ``choices``; ``default`` if it is not given."""
-        value = self.given.get(name)
-        if value is None:
-            return default
-        if value not in choices:
-            raise self.given.error(
-                name,
-                f"{spelt(name)} is {shorten(str(value))}, but must be {listed(choices)}",
-                f"write {choices[0]}.",
-            )
-        return str(value)
-
-    def words(self, name: str) -> tuple[str, ...]:
-        value = self.given.get(name)
-        return value if isinstance(value, tuple) else ()
-
+class _Translation(Reading):
     # -- layout ------------------------------------------------------------------------------
 
     def layout(self) -> dict[str, Any]:
@@ -185,6 +135,7 @@ class _Translation:
             return {}
         options: dict[str, Any] = {"recompute": self._recompute()}
         options["optimizer_offload"] = self._offload()
+        options["activation_offload"] = self._activation_offload()
         options["dispatcher"] = self._dispatcher()
         options["cuda_graphs"] = self._graphs()
         layers = self.layers if isinstance(self.layers, int) else None
@@ -213,12 +164,6 @@ class _Translation:
         if granularity is None:
             return "none"
         if granularity == "full":
-            method, number = self.given.get("recompute_method"), self.count("recompute_num_layers")
-            if method == "block" or (number or 1) > 1:
-                self.notes.append(
-                    f"full recompute by {method} of {number} layers: counted as every layer "
-                    "recomputed on its own"
-                )
             return "full"
         if not self.words("recompute_modules") and not self.on("moe_layer_recompute"):
             self.notes.append("recompute modules not given: Megatron-LM takes core_attn")
@@ -239,6 +184,42 @@ class _Translation:
             return 0.0
         fraction = self.given.get("optimizer_offload_fraction")
         return float(fraction) if isinstance(fraction, int | float) else 1.0
+
+    def _activation_offload(self) -> Any:
+        on, modules = self.on("fine_grained_activation_offloading"), self.words("offload_modules")
+        source = "offload_modules" if on else "fine_grained_activation_offloading"
+        if self.open("activation_offload", source):
+            return None
+        if not on:
+            if modules:
+                self.notes.append(
+                    "--offload-modules without --fine-grained-activation-offloading does nothing"
+                )
+            return "none"
+        if not modules:
+            raise self.given.error(
+                "fine_grained_activation_offloading",
+                "--fine-grained-activation-offloading is given without --offload-modules",
+                f"name what is offloaded: {listed(_OFFLOADED)}.",
+            )
+        if "attn_proj" in modules and "core_attn" not in modules:
+            raise self.given.error(
+                "offload_modules",
+                "--offload-modules has attn_proj without core_attn; Megatron-LM refuses that",
+                "add core_attn.",
+            )
+        unknown = [name for name in modules if name not in _OFFLOADED]
+        if unknown:
+            self.notes.append(
+                f"offload of the inputs of {', '.join(shorten(name) for name in unknown[:8])} is "
+                "not modelled; left out"
+            )
+        fraction = self.given.get("activation_offload_fraction")
+        if isinstance(fraction, float) and fraction < 1:
+            self.notes.append(
+                f"--activation-offload-fraction {fraction:g} is not modelled: counted as 1"
+            )
+        return [name for name in _OFFLOADED if name in modules] or "none"
 
     def _dispatcher(self) -> str | None:
         if not (self.count("num_experts") or (self.count("expert_model_parallel_size") or 1) > 1):
@@ -286,7 +267,7 @@ class _Translation:
             self.notes.append(f"CUDA graphs of {what} are not modelled; left out")
         return known or "none"
 
-    # -- workload and training ---------------------------------------------------------------
+    # -- workload ----------------------------------------------------------------------------
 
     def workload(self) -> dict[str, Any]:
         workload: dict[str, Any] = {
@@ -326,54 +307,6 @@ class _Translation:
             + " is not modelled; the precision is left open"
         )
         return None
-
-    def training(self) -> dict[str, Any]:
-        if self.short:
-            return {}
-        training: dict[str, Any] = {}
-        for key, value in self._dtypes():
-            training[key] = value
-        if self.on("use_precision_aware_optimizer"):
-            training["precision_aware_optimizer"] = True
-        if self.on("fp8_param_gather"):
-            training["fp8_parameters"] = True
-        if self.on("overlap_moe_expert_parallel_comm"):
-            training["overlap_expert_communication"] = True
-        tp = self.count("tensor_model_parallel_size") or 1
-        if tp > 1 and not self.on("sequence_parallel"):
-            self.notes.append("--sequence-parallel not given: memory is counted as if it were")
-        if not self.on("use_distributed_optimizer"):
-            self.notes.append("--use-distributed-optimizer not given: counted as if it were")
-        return training
-
-    def _dtypes(self) -> Iterator[tuple[str, str]]:
-        names = ("main_grads_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
-        given = {name: self._dtype(name) for name in names}
-        reducing = () if self.on("grad_reduce_in_bf16") else ("grad_reduce_in_bf16", names[0])
-        unsure = {
-            "gradient_dtype": self.open("gradient_dtype", *reducing),
-            "moment_dtype": self.open("moment_dtype", *names[1:]),
-        }
-        if not any(unsure.values()) and all(
-            self.given.get(name) is None for name in (*names, "grad_reduce_in_bf16")
-        ):
-            self.notes.append("formats of gradients and moments not given: Megatron-LM takes fp32")
-        # validate_args accumulates gradients in fp32 unless one of the two says bf16.
-        reduced = "bf16" if self.on("grad_reduce_in_bf16") else given["main_grads_dtype"]
-        moments = {given["exp_avg_dtype"], given["exp_avg_sq_dtype"]}
-        for key, values in (("gradient_dtype", {reduced}), ("moment_dtype", moments)):
-            if unsure[key]:
-                continue
-            if values in ({"bf16"}, {"fp32"}):
-                yield key, values.pop()
-            else:
-                said = " and ".join(shorten(name) for name in sorted(values))
-                self.notes.append(f"{key} of {said} is not modelled; left open")
-
-    def _dtype(self, name: str) -> str:
-        # A dump of the checked arguments writes torch.bfloat16.
-        value = str(self.given.get(name) or "fp32").removeprefix("torch.")
-        return {"bfloat16": "bf16", "float32": "fp32"}.get(value, value)
 
 
 __all__ = ["ScenarioPart", "scenario_part"]

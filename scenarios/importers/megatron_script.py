@@ -36,11 +36,11 @@ _SWITCHES = frozenset(
     {
         "swiglu", "finetune", "qk_layernorm", "moe_grouped_gemm", "moe_permute_fusion",
         "moe_router_fusion", "moe_router_pre_softmax", "moe_per_layer_logging", "manual_gc",
-        "auto_detect_ckpt_format", "data_parallel_random_init", "cross_entropy_loss_fusion",
+        "auto_detect_ckpt_format", "data_parallel_random_init",
         "calculate_per_token_loss", "async_save", "mock_data", "squared_relu", 
         "decoupled_weight_decay", "override_opt_param_scheduler", "test_mode", "profile",
         "rotary_interleaved", "exit_signal_handler", "moe_shared_expert_overlap",
-        "gradient_accumulation_fusion", "accumulate_allreduce_grads_in_fp32",
+        "accumulate_allreduce_grads_in_fp32",
         "attention_softmax_in_fp32", "fp16_lm_cross_entropy", "init_model_with_meta_device",
         "delay_wgrad_compute", "defer_embedding_wgrad_compute",
     }

@@ -35,8 +35,12 @@ class ScenarioPart:
         return {name: dict(section) for name, section in named.items() if section}
 
     def stated_layout(self) -> dict[str, Any]:
-        """Degrees and options in one mapping, as ``meshplan.check`` takes it."""
-        return {**self.layout, **self.options, **self._batch()}
+        """Degrees and options in one mapping, as ``meshplan.check`` takes it.
+
+        Offloaded activations are no decision of a layout, but an option of the scenario.
+        """
+        options = {k: v for k, v in self.options.items() if k != "activation_offload"}
+        return {**self.layout, **options, **self._batch()}
 
     def _batch(self) -> dict[str, Any]:
         size = self.workload.get("global_batch_size")

@@ -140,7 +140,7 @@ def test_defaults_follow_the_source() -> None:
         ("M215", "number of GPUs not stated"),
         ("M253", "optimizer offload"),
         ("M273", "seq_len not stated"),
-        ("M299", "dist muon"),
+        ("M299", "unpacked data"),
         ("M306", "DPO"),
         ("M308", "does not run on A100"),
         ("M331", "model llama3-8b-like unknown"),
