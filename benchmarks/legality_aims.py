@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import TypeAlias
 
+from benchmarks import legality_memory as memory
 from benchmarks import legality_splits as splits
 from benchmarks.legality_draws import PRECISIONS, Draft, base, draw_split
 from meshplan.constraints.decisions import GRAPH_SCOPES, RECOMPUTE_MODULES
@@ -362,6 +363,9 @@ AIMS: dict[str, Aim] = {
     "ep-overlap-mtp": _overlap_mtp,
     "ep-overlap-recompute": _overlap_options,
     "optimizer": _optimizer,
+    "moe-tp-needs-sp": memory.sequence_parallel,
+    "fg-offload-moe-recompute": memory.offload_recompute,
+    "fg-offload-graph-moe": memory.offload_graph,
     "layers-pp-default": splits.even_split,
     "layout-string": splits.legal_string,
     "layout-mtp-place": splits.mtp_moved,

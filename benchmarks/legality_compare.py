@@ -36,6 +36,7 @@ NOT_EXERCISED: dict[str, str] = {
     "bridge-hybridep-domain": _BRIDGE,
     "deepep-rank-count": "inside DeepEP's kernels",
     "deepep-node-size": "inside DeepEP's kernels",
+    "mamba-heads-tpcp": "inside MambaMixer, which needs the kernels of mamba-ssm and so a GPU",
     "cp-a2a-heads": _ENGINE,
     "cp-sliding-window-comm": _ENGINE,
     "cp-sinks-need-a2a": _ENGINE,

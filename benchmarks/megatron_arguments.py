@@ -1,8 +1,7 @@
 """Training arguments of Megatron-LM for a layout: how the comparison asks the real package.
 
 Arguments that no decision of meshplan reaches take the values that every current recipe has: bf16
-beside the low-precision formats, RMSNorm, RoPE, sequence parallelism with tensor parallelism, the
-distributed optimizer, grouped expert GEMMs.
+beside the low-precision formats, RMSNorm, RoPE, the distributed optimizer, grouped expert GEMMs.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ def _experts(problem: Problem, layout: Layout) -> Iterator[str]:
 
 def _degrees(problem: Problem, layout: Layout) -> Iterator[str]:
     yield from ("--tensor-model-parallel-size", str(layout.tp))
-    if layout.tp > 1:
+    if layout.tp > 1 and problem.training.sequence_parallel:
         yield "--sequence-parallel"
     yield from ("--pipeline-model-parallel-size", str(layout.pp))
     yield from ("--context-parallel-size", str(layout.cp))
@@ -169,6 +168,9 @@ def _options(problem: Problem, layout: Layout) -> Iterator[str]:
     if layout.offload:
         yield from ("--optimizer-cpu-offload", "--optimizer-offload-fraction")
         yield str(layout.offload / 100)
+    if problem.training.activation_offload:
+        yield from ("--fine-grained-activation-offloading", "--offload-modules")
+        yield from problem.training.activation_offload
     if problem.training.overlap_expert_communication:
         yield "--overlap-moe-expert-parallel-comm"
     if problem.training.cross_entropy == "native":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from meshplan.constraints.decisions import DECISIONS, DERIVED
 from meshplan.constraints.layout import Layout, Value
+from meshplan.scenarios.calibration import Calibration, default_calibration
 
 if TYPE_CHECKING:
     from meshplan.scenarios.model_card import LayerKind, ModelCard
@@ -68,6 +69,9 @@ class Training:
     activation_offload: tuple[str, ...] = ()
     load_imbalance: float = 1.0
     overlap_expert_communication: bool = False
+    overlap_tensor_communication: bool = False
+    fused_grouped_mlp: bool = False
+    full_iteration_graph: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ class Problem:
         A pipeline layout string that the scenario fixes, or None.
     even_split
         Whether the scenario asks for the framework's even split.
+    calibration
+        Efficiencies of the step-time model.
     assumed
         Defaults that the scenario left open, as sentences.
     lines
@@ -116,6 +122,7 @@ class Problem:
     transformer_engine: tuple[int, ...] = (2, 16)
     layout_string: str | None = None
     even_split: bool = False
+    calibration: Calibration = field(default_factory=default_calibration)
     assumed: tuple[str, ...] = ()
     lines: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
@@ -178,6 +185,11 @@ class Problem:
         if self.training.precision_aware is None:
             return offload > 0 or self.training.moment_bytes < 4
         return self.training.precision_aware
+
+    @property
+    def full_iteration_graph(self) -> bool:
+        """Whether one CUDA graph holds the whole iteration."""
+        return self.training.full_iteration_graph
 
     @cached_property
     def param_remainders(self) -> bool:

@@ -15,7 +15,8 @@ from meshplan.constraints.decisions import (
 from meshplan.constraints.layout import Value
 from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Limits, Pin, Problem, Training
-from meshplan.scenarios.loader import resolve_cluster, resolve_model
+from meshplan.scenarios.calibration import Calibration
+from meshplan.scenarios.loader import resolve_calibration, resolve_cluster, resolve_model
 from meshplan.scenarios.model_card import ModelCard
 from meshplan.scenarios.schema import Scenario
 from meshplan.topologies import NodeType
@@ -43,6 +44,7 @@ def resolve(scenario: Scenario) -> Problem:
     """
     model = resolve_model(scenario)
     cluster = resolve_cluster(scenario)
+    calibration = resolve_calibration(scenario)
     _check_precision(scenario, cluster.node_type)
     _check_pins(scenario, cluster.gpus)
     _check_activation_offload(scenario)
@@ -58,6 +60,7 @@ def resolve(scenario: Scenario) -> Problem:
             where = "must stay in one NVLink domain" if ep_within else "may leave the node"
             assumed.append(f"limits.ep_within_domain = auto: an EP group {where}")
     assumed += _assumptions(scenario, model)
+    assumed += _time_assumptions(scenario, calibration)
     return Problem(
         name=scenario.name,
         model=model,
@@ -84,19 +87,23 @@ def resolve(scenario: Scenario) -> Problem:
             activation_offload=_modules(scenario.options.activation_offload),
             load_imbalance=training.load_imbalance,
             overlap_expert_communication=training.overlap_expert_communication,
+            overlap_tensor_communication=training.overlap_tensor_communication,
+            fused_grouped_mlp=training.fused_grouped_mlp,
+            full_iteration_graph=scenario.options.cuda_graphs == "full_iteration",
         ),
         limits=Limits(
             memory_headroom=limits.memory_headroom,
             min_dp=limits.min_dp,
             tp_within_domain=limits.tp_within_domain,
             ep_within_domain=bool(ep_within),
-            dp_tolerance=scenario.objective.dp_tolerance,
+            dp_tolerance=_tolerance(scenario, calibration),
         ),
         framework=scenario.framework.name,
         version=scenario.framework.release,
         transformer_engine=scenario.framework.transformer_engine_release,
         layout_string=None if text in ("auto", "even") else text,
         even_split=text == "even",
+        calibration=calibration,
         assumed=tuple(assumed),
     )
 
@@ -314,6 +321,22 @@ def _option_pins(scenario: Scenario) -> Iterator[Pin]:
         text = f"options.cuda_graphs = {shown}"
         for flag, scope in zip(GRAPH_FLAGS, GRAPH_SCOPES, strict=True):
             yield Pin(flag, (int(scope in scopes),), "options.cuda_graphs", text)
+
+
+def _tolerance(scenario: Scenario, calibration: Calibration) -> float:
+    """Share of the throughput given up for more DP; by default what cannot be told apart."""
+    written = scenario.objective.dp_tolerance
+    return calibration.error_band if isinstance(written, str) else written
+
+
+def _time_assumptions(scenario: Scenario, calibration: Calibration) -> Iterator[str]:
+    if scenario.objective.dp_tolerance == "auto":
+        yield (
+            f"objective.dp_tolerance = {calibration.error_band:.1%}, the error band of the "
+            f"calibration {calibration.name}: closer plans are ties"
+        )
+    if scenario.options.cuda_graphs == "full_iteration":
+        yield "memory: the pool of a full-iteration CUDA graph is not known and left out"
 
 
 def _memory_assumptions(scenario: Scenario) -> Iterator[str]:

@@ -51,6 +51,14 @@ def _offload(value: object) -> object:
     )
 
 
+def _tolerance(value: object) -> object:
+    if value == "auto":
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 0.5:
+        return float(value)
+    raise complaint(value, "auto or a fraction from 0 to 0.5", "write 0.02 for two percent.")
+
+
 def _names_or(words: tuple[str, ...], names: tuple[str, ...]) -> Callable[[object], object]:
     """Check for one of ``words`` or a list of ``names``, which is put into their order.
 
@@ -142,16 +150,24 @@ DecidedRecompute = Annotated[
     _names_json(("none", "full"), _MODULES),
 ]
 CudaGraphs = Annotated[
-    Literal["none", "auto"] | tuple[GraphScope, ...],
-    PlainValidator(_names_or(("none", "auto"), _SCOPES)),
+    Literal["none", "auto", "full_iteration"] | tuple[GraphScope, ...],
+    PlainValidator(_names_or(("none", "auto", "full_iteration"), _SCOPES)),
     PlainSerializer(_as_written),
-    _names_json(("none", "auto"), _SCOPES),
+    _names_json(("none", "auto", "full_iteration"), _SCOPES),
 ]
 ActivationOffload = Annotated[
     Literal["none"] | tuple[OffloadModule, ...],
     PlainValidator(_names_or(("none",), _OFFLOADED)),
     PlainSerializer(_as_written),
     _names_json(("none",), _OFFLOADED),
+]
+#: ``auto`` or a fraction of the throughput.
+Tolerance = Annotated[
+    Literal["auto"] | float,
+    PlainValidator(_tolerance),
+    WithJsonSchema(
+        {"anyOf": [{"enum": ["auto"]}, {"type": "number", "minimum": 0, "maximum": 0.5}]}
+    ),
 ]
 #: ``auto`` or the fraction of the optimizer state on the host: false is 0.0, true is 1.0.
 OptimizerOffload = Annotated[

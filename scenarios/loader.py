@@ -23,6 +23,7 @@ from meshplan.scenarios.yaml_reader import (
 )
 
 if TYPE_CHECKING:
+    from meshplan.scenarios.calibration import Calibration
     from meshplan.scenarios.model_card import ModelCard
     from meshplan.topologies import Cluster
 
@@ -208,6 +209,30 @@ def _huggingface_model(name: str, source: SourceMap) -> ModelCard:
             "take the card that `meshplan import model` prints, if that is near enough.",
         )
     return imported.card
+
+
+def resolve_calibration(scenario: Scenario) -> Calibration:
+    """The calibration that the scenario names: the one that ships with meshplan, or a file's.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it is no calibration.
+    """
+    from meshplan.scenarios.calibration import default_calibration, read_calibration
+
+    name, source = scenario.calibration, scenario.source
+    if name == "default":
+        return default_calibration()
+    path: KeyPath = ("calibration",)
+    _existing_file(name, path, source)
+    try:
+        return read_calibration(source.folder / Path(name).expanduser())
+    except InputError as error:
+        where = f" (line {error.line})" if error.line is not None else ""
+        raise source.error(
+            path, f"calibration is {shorten(name)}{where}: {error.message}", error.advice
+        ) from None
 
 
 def resolve_cluster(scenario: Scenario) -> Cluster:

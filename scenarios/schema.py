@@ -27,6 +27,7 @@ from meshplan.scenarios.choices import (
     PipelineLayout,
     Precision,
     Recompute,
+    Tolerance,
 )
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.model_ref import ANY_CARD, ModelRef
@@ -171,8 +172,10 @@ class Objective(Section):
     """What makes one plan better than another."""
 
     maximize: Literal["throughput"] = Field(default="throughput", description="First criterion.")
-    dp_tolerance: Annotated[float, Within(0, 0.5)] = Field(
-        default=0.02, description="Fraction of the best throughput given up for more DP."
+    dp_tolerance: Tolerance = Field(
+        default="auto",
+        description="Fraction of the best throughput given up for more DP; auto: the error band of "
+        "the calibration, within which plans are ties.",
     )
 
 
@@ -258,6 +261,12 @@ class Training(Section):
     overlap_expert_communication: Flag = Field(
         default=False, description="Whether token dispatch overlaps with another micro-batch."
     )
+    overlap_tensor_communication: Flag = Field(
+        default=False, description="Whether TP communication overlaps with matrix products."
+    )
+    fused_grouped_mlp: Flag = Field(
+        default=False, description="Whether the experts run in fused kernels (CuTe DSL, MXFP8)."
+    )
 
 
 class ExpectedLayout(Section):
@@ -329,6 +338,11 @@ class Scenario(Section):
     objective: Objective = Field(default=Objective(), description="What makes a plan better.")
     framework: Framework = Field(default=Framework(), description="Whose rules hold.")
     training: Training = Field(default=Training(), description="Training recipe.")
+    calibration: PathText = Field(
+        default="default",
+        description="Efficiencies of the step-time model: default, or the path of a file that "
+        "meshplan calibrate wrote, from the folder of this file.",
+    )
     expect: Expect | None = Field(default=None, description="What the answer must be.")
 
     _source: SourceMap = PrivateAttr(default_factory=SourceMap)

@@ -250,7 +250,8 @@ class Bounds:
         main = main_kind(self.problem)
         total = values[main][:, None] * number[None, :]
         for kind, (low, high) in others.items():
-            total = total + _correction(values, kind, main, low, high)
+            if high.any():  # most ranks of a model with a few odd layers have none of them
+                total = total + _correction(values, kind, main, low, high)
         return total
 
     def _live_with_mtp(self, table: RankTable) -> Array:

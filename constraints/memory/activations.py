@@ -214,6 +214,8 @@ def moe_activation(
     card, width = problem.model, input_bytes(problem)
     saved = _lone_mlp_input(problem, kind, moe_tokens)
     saved += 0.0 if rc_layernorm else moe_tokens * 2 * card.hidden
+    if problem.training.hidden_dropout:
+        saved += moe_tokens * card.hidden  # behind the experts, so kept when they are replayed
     if rc_moe:
         return quanta(saved)
     saved += moe_tokens * (9 * card.experts + 8 * card.topk)

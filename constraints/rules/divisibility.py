@@ -106,7 +106,7 @@ def _mamba_explain(problem: Problem, tp: int, cp: int) -> str:
 
 
 def _sp_holds(problem: Problem, tp: int, cp: int) -> bool:
-    return tp == 1 or problem.seq_len % (cp * tp) == 0
+    return problem.sequence_shards(tp) == 1 or problem.seq_len % (cp * tp) == 0
 
 
 def _sp_explain(problem: Problem, tp: int, cp: int) -> str:
@@ -211,8 +211,8 @@ SP_SEQ_DIVISIBLE = Rule(
     scope=("tp", "cp"),
     holds=_sp_holds,
     explain=_sp_explain,
-    formula="tp == 1 or seq_len % (cp*tp) == 0",
-    why="Sequence parallelism (always on with tp > 1) splits a CP rank's tokens over TP evenly.",
+    formula="tp == 1 or no sequence_parallel or seq_len % (cp*tp) == 0",
+    why="Sequence parallelism (with tp > 1) splits a CP rank's tokens over TP evenly.",
     source=TP_MAPPINGS,
     family="divisibility",
     fields=("layout.tp", "layout.cp", "workload.seq_len"),

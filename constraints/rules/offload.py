@@ -9,6 +9,7 @@ from meshplan.constraints.rules.sources import OPTIMIZER_CONFIG, TRANSFORMER_CON
 
 _PRECISION_AWARE = "training.precision_aware_optimizer"
 _FP8_PARAMETERS = "training.fp8_parameters"
+_DISTRIBUTED = "training.distributed_optimizer"
 #: Bytes of an Adam moment in fp32.
 FP32_BYTES = 4
 
@@ -103,6 +104,63 @@ STATE_DTYPES_NEED_PAO = Rule(
     fields=(_PRECISION_AWARE, "training.moment_dtype"),
 )
 
+
+def _is_shared(problem: Problem) -> bool:
+    return problem.training.distributed_optimizer
+
+
+def _aware_shared_holds(problem: Problem, offload: int) -> bool:
+    return _is_shared(problem) or not problem.precision_aware(offload)
+
+
+def _aware_shared_explain(problem: Problem, offload: int) -> str:
+    cause = f"optimizer_offload = {offload} %" if offload else "training.moment_dtype below fp32"
+    if problem.training.precision_aware:
+        cause = f"{_PRECISION_AWARE} = true"
+    return (
+        f"{cause} takes the precision-aware optimizer, which needs "
+        f"{_DISTRIBUTED}, but that is false; set it to true"
+    )
+
+
+PAO_NEEDS_DISTRIBUTED = Rule(
+    id="pao-needs-distributed-optimizer",
+    scope=("offload",),
+    holds=_aware_shared_holds,
+    explain=_aware_shared_explain,
+    formula="precision-aware optimizer => distributed optimizer",
+    why="The precision-aware optimizer is a part of the distributed one.",
+    source=OPTIMIZER_CONFIG,
+    family="offload",
+    applies=lambda problem: not _is_shared(problem),
+    fields=(_DISTRIBUTED, _PRECISION_AWARE, "training.moment_dtype", "options.optimizer_offload"),
+)
+
+
+def _fp8_shared_holds(problem: Problem, _: int) -> bool:
+    return _is_shared(problem) or not problem.fp8_parameters
+
+
+def _fp8_shared_explain(problem: Problem, _: int) -> str:
+    return (
+        f"weights kept in {problem.precision} need {_DISTRIBUTED}, but that is false; set it to "
+        f"true, or {_FP8_PARAMETERS} to false"
+    )
+
+
+FP8_PARAMETERS_NEED_DISTRIBUTED = Rule(
+    id="fp8-params-need-distributed-optimizer",
+    scope=("offload",),  # any value is refused: a scope needs a decision, the training decides
+    holds=_fp8_shared_holds,
+    explain=_fp8_shared_explain,
+    formula="FP8 weights => distributed optimizer",
+    why="Weights are gathered in FP8 after the step, which the distributed optimizer does.",
+    source=VALIDATE_ARGS,
+    family="offload",
+    applies=lambda problem: not _is_shared(problem) and problem.fp8_parameters,
+    fields=(_DISTRIBUTED, _FP8_PARAMETERS, "workload.precision"),
+)
+
 #: Modules inside the part that ``moe`` recomputes.
 _INSIDE_MOE = ("expert_fc1", "moe_act")
 _ACTIVATIONS = "options.activation_offload"
@@ -166,6 +224,8 @@ OFFLOAD_RULES: tuple[Rule, ...] = (
     OPT_OFFLOAD_PAO,
     OPT_OFFLOAD_FP8_GATHER,
     STATE_DTYPES_NEED_PAO,
+    PAO_NEEDS_DISTRIBUTED,
+    FP8_PARAMETERS_NEED_DISTRIBUTED,
     FG_OFFLOAD_MOE_RECOMPUTE,
     FG_OFFLOAD_GRAPH_MOE,
 )

@@ -67,8 +67,8 @@ def layout_option(command: _Command) -> _Command:
     return click.option(
         "--layout",
         metavar="TEXT",
-        help='"tp=1,cp=32,ep=32,pp=8,vpp=4": see below. What it leaves open comes from the '
-        "scenario's pins, then is completed.",
+        help='"tp=1,cp=32,ep=32,pp=8,vpp=4": `meshplan check --help` has all keys. What it leaves '
+        "open comes from the scenario's pins, then is completed.",
     )(command)
 
 

@@ -62,6 +62,7 @@ class Reading:
         return value if isinstance(value, int) else None
 
     def on(self, name: str) -> bool:
+        """Whether a flag is given."""
         return self.given.get(name) is True
 
     def word(self, name: str, choices: tuple[str, ...], default: str | None = None) -> str | None:
@@ -78,6 +79,7 @@ class Reading:
         return str(value)
 
     def words(self, name: str) -> tuple[str, ...]:
+        """The words of a list; none if it is not given."""
         value = self.given.get(name)
         return value if isinstance(value, tuple) else ()
 

@@ -18,7 +18,7 @@ from meshplan.solver.judge import Cost, model_tflops_per_gpu
 from meshplan.solver.report.breakdown import step_breakdown_us
 from meshplan.solver.report.placement import placement_data
 from meshplan.solver.results import Alternative, CheckReport, Infeasible, Plan, Proof, Unknown
-from meshplan.solver.time.calibration import default_calibration, error_band
+from meshplan.solver.time.trust import error_band
 
 #: Version of the contract.
 RESULT_VERSION = 1
@@ -146,8 +146,12 @@ def _layout_part(problem: Problem, layout: Layout) -> dict[str, Any]:
         "recompute": {"granularity": layout.granularity, "modules": list(layout.recompute)},
         "optimizer_offload": layout.offload / 100,
         "dispatcher": layout.dispatcher,
-        "cuda_graphs": list(layout.cuda_graphs),
+        "cuda_graphs": _graphs(problem, layout),
     }
+
+
+def _graphs(problem: Problem, layout: Layout) -> list[str]:
+    return ["full_iteration"] if problem.full_iteration_graph else list(layout.cuda_graphs)
 
 
 def _pipeline_data(problem: Problem, layout: Layout) -> dict[str, Any]:
@@ -212,7 +216,7 @@ def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
     gpus = max(problem.gpus, layout.gpus)
     tflops = model_tflops_per_gpu(problem, layout, step_us) * problem.gpus / gpus
     label, peak = _peak_tflops(problem)
-    calibration, band = default_calibration(), error_band(problem)
+    calibration, band = problem.calibration, error_band(problem)
     breakdown = step_breakdown_us(problem, layout, cost.time)
     return {
         "step_s": _seconds(step_us / 1e6),

@@ -60,7 +60,7 @@ def summary(problem: Problem, data: dict[str, Any]) -> RenderableType:
 def _verdict(problem: Problem, data: dict[str, Any]) -> str:
     status: str = data["status"]
     if status == "ok":
-        return "OK: this layout is legal and fits."
+        return _fit_text(data["memory"])
     if status == "illegal":
         return f"Illegal: this layout breaks {counted(len(data['violations']), 'rule')}."
     if status == "overfull":
@@ -158,6 +158,16 @@ def _exchange_text(is_moe: bool, data: dict[str, Any]) -> str:
     graphs = data["cuda_graphs"]
     parts.append(f"CUDA graphs {', '.join(graphs)}" if graphs else "no CUDA graphs")
     return "; ".join(parts)
+
+
+def _fit_text(memory: dict[str, Any]) -> str:
+    """That a legal layout fits, or how close it is."""
+    over = memory["peak_gib"] - memory["capacity_gib"]
+    if memory["verdict"] == "fits":
+        return "OK: this layout is legal and fits."
+    if over <= 0:
+        return "OK: this layout is legal and tight: test it before you trust it."
+    return f"OK: this layout is legal, but takes {over:.1f} GiB of the headroom: it must be tested."
 
 
 def too_much(memory: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Step time, in whole microseconds, as terms of a few decisions each.
 
 ===============  =============================================================================
-``calibration``  efficiencies as data, with provenance and error band
+``trust``        how far to trust a predicted time
 ``device``       rates of one GPU, GEMMs, elementwise work
 ``links``        bandwidth of a group by the links it crosses; TP collectives
 ``attention``    attention half of a layer, context-parallel communication

@@ -1,13 +1,14 @@
 """Rates that one GPU sustains, and the times of the basic operations on it.
 
 All times are microseconds, sizes are elements, bytes or tokens of one GPU.  Sources: formulas and
-fits in ``data/default.yaml``; kernel figures of DeepSeek DeepEP, cuDNN and FlashAttention.
+fits in the calibration (``scenarios/calibrations``); kernel figures of DeepSeek DeepEP, cuDNN and
+FlashAttention.
 """
 
 from __future__ import annotations
 
 from meshplan.constraints.problem import Problem
-from meshplan.solver.time.calibration import Efficiencies, default_calibration
+from meshplan.scenarios.calibration import Efficiencies
 
 #: Bytes of one GEMM operand.
 _OPERAND_BYTES = {"bf16": 2.0, "nvfp4": 0.56}
@@ -15,9 +16,9 @@ _OPERAND_BYTES = {"bf16": 2.0, "nvfp4": 0.56}
 _QUANTISE = {"bf16": 0.0, "fp8-tensor": 0.9, "fp8-current": 0.9, "fp8-block": 1.2}
 
 
-def efficiencies(_: Problem) -> Efficiencies:
-    """Efficiencies in use."""
-    return default_calibration().parameters
+def efficiencies(problem: Problem) -> Efficiencies:
+    """Efficiencies in use: those of the problem's calibration."""
+    return problem.calibration.parameters
 
 
 def _is_ultra(problem: Problem) -> bool:
@@ -77,13 +78,18 @@ def gemm_backward_us(
 def _quantise_us(problem: Problem, elements: float, *, bf16: bool) -> float:
     if bf16 or not problem.is_fp8:
         return 0.0
-    factor = _QUANTISE.get(problem.precision, 1.0)
+    factor = _QUANTISE.get(problem.precision, 1.0) * _fused(problem)
     return factor * 4 * elements / elementwise_bytes_per_us(problem)
+
+
+def _fused(problem: Problem) -> float:
+    """Share of elementwise and quantisation traffic that fused expert kernels leave."""
+    return efficiencies(problem).fused_mlp if problem.training.fused_grouped_mlp else 1.0
 
 
 def elementwise_us(problem: Problem, bytes_: float) -> float:
     """Time of elementwise work that moves ``bytes_`` bytes."""
-    return bytes_ / elementwise_bytes_per_us(problem)
+    return bytes_ * _fused(problem) / elementwise_bytes_per_us(problem)
 
 
 def attention_flops_per_us(problem: Problem, head_dim: int, context: float, *, mla: bool) -> float:

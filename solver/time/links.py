@@ -44,6 +44,8 @@ def tp_exchange_us(problem: Problem, tp: int, tokens: float, gathered: float) ->
         return Exchange(0.0, 0.0)
     rate = group_bytes_per_us(problem, tp, 1)
     share = 2 * (tp - 1) / tp / rate
+    if problem.training.overlap_tensor_communication:
+        share *= 1 - efficiencies(problem).tensor_overlap
     gather = tokens * gathered * share
     scatter = tokens * problem.model.hidden * share
     return Exchange(gather + scatter, gather + 0.3 * scatter)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from meshplan.constraints.schedule import (
@@ -131,3 +134,100 @@ def test_plain_live_vectors_settle_at_pp(pp: int) -> None:
     """Tests that with vpp = 1 nothing changes from ga = pp on."""
     for rank in range(pp):
         assert live_chunks(pp, 1, pp, rank) == live_chunks(pp, 1, 64, rank)
+
+
+# -- every schedule up to 16 stages, 8 chunks and 64 micro-batches ---------------------------------
+
+
+def _moments(pp: int, vpp: int, ga: int, rank: int, overlap: int) -> Any:
+    """Live micro-batches by chunk after every pass of a step, one moment a row.
+
+    From the definition in Megatron-LM ``schedules.py``, apart from :func:`live_chunks`.
+    ``get_schedule_table``: groups of ``pp`` micro-batches, chunk after chunk; backward passes take
+    the chunks in reverse.  ``get_pp_rank_microbatches``: the warm-up, one longer with overlapped
+    expert communication.  So before backward pass ``b`` forward pass ``warmup + b`` has run, and
+    the numbers of passes that were run say which chunks are alive: sums instead of a loop.
+    """
+    table = [
+        (microbatch, chunk)
+        for group in range(0, ga, pp)
+        for chunk in range(vpp)
+        for microbatch in range(group, min(group + pp, ga))
+    ]
+    total = len(table)
+    if vpp == 1:
+        warmup = pp - rank - 1
+    else:
+        warmup = (pp - rank - 1) * 2 + (vpp - 1) * pp + overlap
+    warmup = min(warmup, total)
+    chunks = np.array([chunk for _, chunk in table])
+    ran = np.zeros((total + 1, vpp), dtype=np.int64)
+    ran[np.arange(1, total + 1), chunks] = 1
+    forward = ran.cumsum(axis=0)
+    backward = forward[:, ::-1]
+    steady = np.arange(total - warmup)
+    return np.concatenate(
+        [
+            forward[: warmup + 1],
+            forward[warmup + 1 + steady] - backward[steady],
+            forward[warmup + 1 + steady] - backward[steady + 1],
+            forward[total] - backward[total - warmup :],
+        ]
+    )
+
+
+def _distinct(rows: Any) -> Any:
+    """Rows without repetitions; a row is one number of 7 bits a chunk meanwhile."""
+    weights = 1 << (7 * np.arange(rows.shape[1]))
+    return rows[np.unique(rows @ weights, return_index=True)[1]]
+
+
+def _assert_worst(found: tuple[tuple[int, ...], ...], rows: Any, case: object) -> None:
+    """Assert that the vectors are those rows that no other row dominates, each once.
+
+    They are rows, none of them dominates another, and each row is dominated by one of them.
+    """
+    vectors = np.array(found)
+    covers = (vectors[:, None, :] >= rows[None, :, :]).all(axis=2)
+    assert covers.any(axis=0).all(), case
+    assert (vectors[:, None, :] == rows[None, :, :]).all(axis=2).any(axis=1).all(), case
+    among = (vectors[:, None, :] >= vectors[None, :, :]).all(axis=2)
+    assert among.sum() == len(vectors), case
+
+
+@pytest.mark.parametrize("overlap", [0, 1])
+@pytest.mark.parametrize("vpp", range(1, 9))
+def test_live_vectors_of_all_schedules(vpp: int, overlap: int) -> None:
+    """Tests pp to 16, vpp to 8, ga to 64, every rank: the undominated live vectors, all of them.
+
+    With vpp > 1 the micro-batches are a multiple of pp.  The replay is vectorised over the step.
+    """
+    for pp in range(1, 17):
+        for ga in range(1, 65) if vpp == 1 else range(pp, 65, pp):
+            for rank in range(pp):
+                rows = _distinct(_moments(pp, vpp, ga, rank, overlap))
+                found = live_chunks(pp, vpp, ga, rank, overlap)
+                _assert_worst(found, rows, (pp, vpp, ga, rank, overlap))
+
+
+def test_live_class_holds_with_overlap() -> None:
+    """Tests that from ga = 2*pp on no vector is new with the extra pass either.
+
+    The search takes the vectors of 2*pp micro-batches for all longer steps.
+    """
+    for pp in range(1, 17):
+        for vpp in range(2, 9):
+            for rank in range(pp):
+                expected = live_chunks(pp, vpp, 2 * pp, rank, 1)
+                for groups in (3, 4, 5, 8):
+                    found = live_chunks(pp, vpp, groups * pp, rank, 1)
+                    assert found == expected, (pp, vpp, rank, groups)
+
+
+def test_overlap_keeps_one_chunk_more() -> None:
+    """Tests a long step: one live chunk more on every rank; a step all warm-up has no more."""
+    for pp, vpp in ((2, 2), (4, 3), (8, 2)):
+        for rank in range(pp):
+            totals = [max(map(sum, live_chunks(pp, vpp, 4 * pp, rank, extra))) for extra in (0, 1)]
+            assert totals[1] - totals[0] == 1
+    assert live_chunks(4, 2, 4, 0, 1) == live_chunks(4, 2, 4, 0) == ((4, 4),)

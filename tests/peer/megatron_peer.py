@@ -298,8 +298,12 @@ STAGES: tuple[str, ...] = (
 
 
 def _environment(query: dict[str, Any]) -> dict[str, str]:
-    """What a launcher sets: before Blackwell, TP and CP need a single hardware queue."""
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1" if query.get("capability", 9) < 10 else "32"}
+    """What a launcher sets: before Blackwell, TP and CP need a single hardware queue.
+
+    Offload of activations needs an older mode of Transformer Engine's.
+    """
+    queues = "1" if query.get("capability", 9) < 10 else "32"
+    return {"CUDA_DEVICE_MAX_CONNECTIONS": queues, "NVTE_CPU_OFFLOAD_V1": "1"}
 
 
 def check(megatron: Megatron, query: dict[str, Any]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ def test_defaults() -> None:
     assert scenario.options.model_dump() == {
         "recompute": "auto",
         "optimizer_offload": "auto",
+        "activation_offload": "none",
         "dispatcher": "auto",
         "cuda_graphs": "none",
         "pipeline_layout": "auto",
@@ -58,9 +59,26 @@ def test_defaults() -> None:
         "tp_within_domain": True,
         "ep_within_domain": "auto",
     }
-    assert scenario.objective.model_dump() == {"maximize": "throughput", "dp_tolerance": 0.02}
+    assert scenario.objective.model_dump() == {"maximize": "throughput", "dp_tolerance": "auto"}
     assert scenario.framework.release == (0, 19)
-    assert scenario.training.moment_dtype == "auto"
+    assert scenario.framework.transformer_engine_release == (2, 16)
+    assert scenario.training.model_dump() == {
+        "gradient_dtype": "auto",
+        "moment_dtype": "auto",
+        "precision_aware_optimizer": "auto",
+        "store_param_remainders": "auto",
+        "distributed_optimizer": True,
+        "fp8_parameters": "auto",
+        "cross_entropy": "native",
+        "attention_backend": "fused",
+        "sequence_parallel": True,
+        "hidden_dropout": 0.0,
+        "gradient_accumulation_fusion": True,
+        "recompute_method": "uniform",
+        "recompute_num_layers": 1,
+        "load_imbalance": 1.0,
+        "overlap_expert_communication": False,
+    }
     assert scenario.expect is None
 
 

@@ -7,6 +7,7 @@ each is then combined with every split of the layers and costed by :mod:`meshpla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -37,12 +38,18 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Tried:
-    """One legal layout and its cost; ``scaled`` is the step for the largest batch, us."""
+    """One legal layout and its cost.
+
+    ``scaled`` is the step for the largest batch, us; ``peak`` and ``host`` are those of the
+    heaviest rank, and ``event`` is when that rank peaks.
+    """
 
     scaled: int
     step: int
     dp: int
     peak: int
+    host: int = 0
+    event: str = "backward"
 
 
 @dataclass(frozen=True)
@@ -82,13 +89,18 @@ def tried(problem: Problem, most: int = 1_000_000) -> list[Tried]:
     for layout in layouts:
         spent = cost(problem, layout)
         step = spent.time.step_us
-        found.append(Tried(-(-step * largest // layout.gbs), step, layout.dp, spent.peak))
+        fullest = max(spent.ranks, key=lambda rank: rank.peak)
+        host = max(rank.host for rank in spent.ranks)
+        scaled = -(-step * largest // layout.gbs)
+        found.append(Tried(scaled, step, layout.dp, spent.peak, host, fullest.event))
     return found
 
 
-def best(layouts: list[Tried], capacity: int, tolerance: float) -> Best | None:
-    """The best of these layouts that fits, or None if none does."""
-    fitting = [one for one in layouts if one.peak <= capacity]
+def best(
+    layouts: list[Tried], capacity: int, tolerance: float, host: float = math.inf
+) -> Best | None:
+    """The best of these layouts that fits, on the GPUs and on the hosts, or None if none does."""
+    fitting = [one for one in layouts if one.peak <= capacity and one.host <= host]
     if not fitting:
         return None
     fastest = min(one.scaled for one in fitting)

@@ -138,18 +138,24 @@ def test_unknown_piece_of_a_short_string() -> None:
 DUMP = """\
 [rank0]: using world size: 256, data-parallel size: 4
 ------------------------ arguments ------------------------
+  attention_backend ............................... AttnBackend.flash
   bf16 ............................................ True
   context_parallel_size ........................... 2
   cuda_graph_impl ................................. transformer_engine
   cuda_graph_modules .............................. [<Scope.attn: 1>, <Scope.moe_router: 4>]
   cp_comm_type .................................... ['p2p']
+  cross_entropy_fusion_impl ....................... te
+  cross_entropy_loss_fusion ....................... True
   data_parallel_size .............................. 4
   exp_avg_dtype ................................... torch.bfloat16
   exp_avg_sq_dtype ................................ torch.bfloat16
   expert_model_parallel_size ...................... 32
   expert_tensor_parallel_size ..................... 1
+  fine_grained_activation_offloading .............. True
   fp8 ............................................. None
   global_batch_size ............................... 512
+  gradient_accumulation_fusion .................... True
+  hidden_dropout .................................. 0.0
   lr .............................................. 0.0003
   main_grads_dtype ................................ torch.float32
   micro_batch_size ................................ 1
@@ -158,6 +164,7 @@ DUMP = """\
   num_experts ..................................... 256
   num_layers ...................................... 64
   num_virtual_stages_per_pipeline_rank ............ None
+  offload_modules ................................. ['moe_act', 'core_attn']
   optimizer_cpu_offload ........................... True
   optimizer_offload_fraction ...................... 0.5
   pipeline_model_parallel_layout .................. None
@@ -193,6 +200,7 @@ def test_printed_arguments() -> None:
     assert made.options == {
         "recompute": ["moe_act", "mla_up_proj"],
         "optimizer_offload": 0.5,
+        "activation_offload": ["core_attn", "moe_act"],
         "dispatcher": "hybridep",
         "cuda_graphs": ["attn", "moe_router"],
         "pipeline_layout": "even",
@@ -201,6 +209,12 @@ def test_printed_arguments() -> None:
         "gradient_dtype": "fp32",
         "moment_dtype": "bf16",
         "precision_aware_optimizer": True,
+        "distributed_optimizer": True,
+        "cross_entropy": "te",
+        "attention_backend": "fused",
+        "sequence_parallel": True,
+        "hidden_dropout": 0.0,
+        "gradient_accumulation_fusion": True,
     }
     assert "the run had 256 GPUs and dp = 4" in made.notes
     assert arguments.notes == ("1 arguments of the dump do not matter here",)  # lr

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from meshplan.constraints.memory.stage import PARTS
 from meshplan.constraints.problem import QUANTA_PER_GIB, Limits
 from meshplan.scenarios import Scenario, from_mapping
 from meshplan.solver.check import check, judge_layout
@@ -19,6 +20,9 @@ from meshplan.solver.results import (
     Proof,
     Unknown,
 )
+
+#: Memory of a node of h100-hgx, as its preset has it.
+H100_NODE_GIB = 1862
 
 #: Keys of every answer of a search, in order.
 KEYS = [
@@ -74,10 +78,13 @@ def test_plan_has_the_keys_of_the_contract() -> None:
         "rank", "chunk", "layers", "embedding", "mtp", "loss",
     }  # fmt: skip
     assert set(data["recompute"]) == {"granularity", "modules"}
-    assert set(data["memory"]) == {"capacity_gib", "peak_gib", "verdict", "stages"}
+    assert set(data["memory"]) == {
+        "capacity_gib", "peak_gib", "verdict", "allocated_gib", "reserved_gib",
+        "host_capacity_gib", "host_gib", "stages",
+    }  # fmt: skip
     assert set(data["memory"]["stages"][0]) == {
         "rank", "weights_gib", "gradients_gib", "optimizer_gib", "activations_gib", "logits_gib",
-        "working_gib", "overhead_gib", "peak_gib", "peak_event",
+        "working_gib", "update_gib", "overhead_gib", "peak_gib", "peak_event", "events", "host_gib",
     }  # fmt: skip
     assert set(data["time"]) == {
         "step_s", "tokens_per_s_per_gpu", "model_tflops_per_gpu", "mfu", "mfu_of", "breakdown",
@@ -177,20 +184,43 @@ def test_breakdown_adds_up_to_the_step(layout: str) -> None:
 
 
 def test_memory_parts_add_up_to_the_peak() -> None:
-    """Tests every rank: seven parts, each rounded to a thousandth of a GiB."""
+    """Tests every rank: eight parts, each rounded to a thousandth of a GiB."""
     memory = _report().to_json()["memory"]
     for stage in memory["stages"]:
-        parts = [v for k, v in stage.items() if k.endswith("_gib") and k != "peak_gib"]
-        assert sum(parts) == pytest.approx(stage["peak_gib"], abs=0.004)
+        parts = [stage[f"{part}_gib"] for part in PARTS]
+        assert len(parts) == 8
+        assert sum(parts) == pytest.approx(stage["peak_gib"], abs=0.0045)
     assert memory["peak_gib"] == max(stage["peak_gib"] for stage in memory["stages"])
     assert memory["verdict"] == "fits"
 
 
+def test_events_of_a_rank_and_its_peak() -> None:
+    """Tests that the largest event is the peak, and that only the last rank has a loss."""
+    memory = _report().to_json()["memory"]
+    for stage in memory["stages"]:
+        assert stage["events"][stage["peak_event"]] == stage["peak_gib"]
+        assert max(stage["events"].values()) == stage["peak_gib"]
+        assert ("loss" in stage["events"]) is (stage["rank"] == 1)
+    # bf16 moments of experts are cast to fp32 in the optimizer step, dense and experts in turn.
+    assert set(memory["stages"][0]["events"]) == {"backward", "update_dense", "update_expert"}
+
+
+def test_memory_of_gpus_and_hosts() -> None:
+    """Tests the figures of the fullest rank's allocator, and of the fullest node's memory."""
+    memory = _report("tp=2,ep=4,pp=2,vpp=2,offload=100").to_json()["memory"]
+    assert memory["reserved_gib"] == pytest.approx(1.06 * memory["allocated_gib"], abs=0.005)
+    assert memory["allocated_gib"] < memory["peak_gib"]
+    # A node of 8 GPUs holds the optimizer state of 8 ranks, and 80 % of its memory may be used.
+    most = max(stage["host_gib"] for stage in memory["stages"])
+    assert memory["host_gib"] == pytest.approx(8 * most, abs=0.005) and most > 0
+    assert memory["host_capacity_gib"] == pytest.approx(0.8 * H100_NODE_GIB, rel=1e-3)
+
+
 @pytest.mark.parametrize(
-    ("share", "verdict"), [(0.94, "fits"), (0.97, "tight"), (1.01, "overfull")]
+    ("share", "verdict"), [(0.94, "fits"), (0.97, "tight"), (1.04, "tight"), (1.06, "overfull")]
 )
 def test_verdict_follows_the_share_of_the_capacity(share: float, verdict: str) -> None:
-    """Tests the three verdicts: within 5 % of the capacity is tight, beyond it overfull."""
+    """Tests the three verdicts: within 5 % of the capacity, on either side, is tight."""
     report = _report()
     assert report.cost is not None
     usable = report.problem.node_type.hbm_gib * QUANTA_PER_GIB

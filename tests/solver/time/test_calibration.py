@@ -7,8 +7,9 @@ from importlib import resources
 
 import pytest
 
+from meshplan.scenarios.calibration import default_calibration
 from meshplan.scenarios.cards import card_names
-from meshplan.solver.time.calibration import default_calibration, error_band
+from meshplan.solver.time.trust import error_band
 from tests.constraints.factories import card, problem
 
 
@@ -32,10 +33,11 @@ def test_one_such_layer_is_enough() -> None:
 
 
 def test_header_counts_what_is_fitted() -> None:
-    """Tests that as many values are marked as fitted as the header of the file says: 7 of 8."""
-    text = resources.files("meshplan.solver.time").joinpath("data/default.yaml").read_text("utf-8")
-    assert len(re.findall(r"# fitted, spread", text)) == 7
-    assert "The fit had 8 parameters" in text and 'The 7 marked "fitted" are here' in text
+    """Tests that as many values are marked as fitted as the header of the file says: 8."""
+    folder = resources.files("meshplan.scenarios").joinpath("calibrations")
+    text = folder.joinpath("default.yaml").read_text("utf-8")
+    assert len(re.findall(r"# fitted, spread", text)) == 8
+    assert "The fit had 8 parameters" in text
 
 
 @pytest.mark.parametrize("part", ["6.3 %", "28 rows", "two sweeps", "not used here"])

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-if TYPE_CHECKING:
-    from meshplan.constraints.problem import Problem
-
-#: Attention that the fit does not cover.  On published runs of Qwen3-Next on GB200 the model is off
-#: by a factor of 1.7 at 8K tokens to 6 at 64K (Megatron-Bridge, long-context card).
-LINEAR_ATTENTION = frozenset(("gdn", "mamba"))
+_FOLDER = Path(__file__).parent / "calibrations"
 
 
 class Efficiencies(BaseModel):
-    """Fractions of data-sheet peaks and a few constants; see ``data/default.yaml``."""
+    """Fractions of data-sheet peaks and a few constants; see ``calibrations/default.yaml``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -37,6 +32,8 @@ class Efficiencies(BaseModel):
     memory_stream: float = Field(gt=0, le=1)
     ultra_factor: float = Field(gt=0, le=2)
     expert_overlap: float = Field(ge=0, le=1)
+    tensor_overlap: float = Field(default=0.70, ge=0, le=1)
+    fused_mlp: float = Field(default=0.46, gt=0, le=1)
     nvlink: float = Field(gt=0, le=1)
     nic_dispatch: float = Field(gt=0, le=1)
     nic_hybridep: float = Field(gt=0, le=1)
@@ -62,16 +59,27 @@ class Calibration(BaseModel):
 @lru_cache(maxsize=1)
 def default_calibration() -> Calibration:
     """The calibration that ships with meshplan."""
-    text = resources.files("meshplan.solver.time").joinpath("data/default.yaml").read_text("utf-8")
+    text = (_FOLDER / "default.yaml").read_text(encoding="utf-8")
     return Calibration.model_validate(yaml.safe_load(text))
 
 
-def error_band(problem: Problem) -> float | None:
-    """Relative error of the predicted step time; None where nothing is known about it.
+def read_calibration(path: Path) -> Calibration:
+    """A calibration in a file, such as ``meshplan calibrate`` writes.
 
-    That is so for models with linear attention (gated delta net, Mamba): their layers are a guess,
-    and the band of the calibration says nothing about them.
+    Raises
+    ------
+    InputError
+        If it cannot be read, or a value is not allowed.
     """
-    if any(kind.attention in LINEAR_ATTENTION for kind in problem.kinds):
-        return None
-    return default_calibration().error_band
+    from meshplan.scenarios.complaints import input_error
+    from meshplan.scenarios.source_map import SourceMap
+    from meshplan.scenarios.yaml_reader import read_yaml_file
+
+    document = read_yaml_file(path)
+    source = SourceMap(str(path), dict(document.lines))
+    if not isinstance(document.value, Mapping):
+        raise source.error((), "the calibration is no mapping", "write it with meshplan calibrate.")
+    try:
+        return Calibration.model_validate(dict(document.value))
+    except ValidationError as error:
+        raise input_error(error, Calibration, source) from None

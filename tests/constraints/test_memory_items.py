@@ -1,0 +1,119 @@
+"""Items of a rank's memory: they add up to the parts, whatever the layout."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshplan.constraints.layout import Layout
+from meshplan.constraints.memory.items import Item, itemize
+from meshplan.constraints.memory.overhead import context, workspaces
+from meshplan.constraints.memory.stage import PARTS, rank_memory
+from meshplan.constraints.memory.static import embedding_static, output_static
+from meshplan.constraints.problem import Problem
+from tests.constraints.factories import card, problem
+from tests.constraints.memory_layouts import cases, laid_out, parts_of, trained
+
+TOY = problem("toy-moe")
+
+
+def _by_part(items: tuple[Item, ...]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for item in items:
+        sums[item.part] += item.quanta
+    return {part: sums[part] for part in PARTS}
+
+
+def _holds(where: Problem, one: Layout) -> None:
+    for rank in range(one.pp):
+        items = itemize(where, one, rank)
+        assert {item.part for item in items} <= set(PARTS)
+        assert all(item.quanta for item in items)
+        assert _by_part(items) == parts_of(rank_memory(where, one, rank))
+
+
+@given(cases())
+def test_items_add_up_to_their_part(drawn: tuple[Problem, Layout]) -> None:
+    """Tests random cards, pp, vpp, recompute, offload and recipes: every part of every rank."""
+    where, one = drawn
+    _holds(where, one)
+    for rank in range(one.pp):
+        assert all(item.quanta > 0 for item in itemize(where, one, rank))
+
+
+@given(cases(), st.sampled_from(("uniform", "block")), st.integers(1, 5))
+def test_items_of_other_checkpoints_add_up(
+    drawn: tuple[Problem, Layout], method: str, layers: int
+) -> None:
+    """Tests full recompute of several layers a checkpoint, and of the first of each slot."""
+    where, one = drawn
+    where = trained(where, recompute_method=method, recompute_layers=layers)
+    _holds(where, dataclasses.replace(one, recompute=(), recompute_full=True))
+
+
+@given(cases())
+def test_items_of_an_optimizer_step_add_up(drawn: tuple[Problem, Layout]) -> None:
+    """Tests ranks that peak at the optimizer step: short sequences, bf16 moments, no offload."""
+    where, one = drawn
+    where = dataclasses.replace(trained(where, moment_bytes=2, precision_aware=None), seq_len=64)
+    one = dataclasses.replace(one, offload=0, dp=1, edp=1)
+    assert any("update" in rank_memory(where, one, rank).event for rank in range(one.pp))
+    _holds(where, one)
+
+
+def test_items_of_a_small_layout() -> None:
+    """Tests toy-moe with an MTP layer on two ranks by name: what is where, and how much."""
+    where = problem(card("toy-moe", mtp_layers=1))
+    one = laid_out(where, (3, 3))
+    first, last = (itemize(where, one, rank) for rank in range(2))
+    names = [{item.name: item.quanta for item in items if item.part == "weights"}
+             for items in (first, last)]  # fmt: skip
+    assert list(names[0]) == [
+        "attention, norms, dense and shared MLPs of 3 layers", "routed experts of 2 layers",
+        "embedding",
+    ]  # fmt: skip
+    assert list(names[1]) == [
+        "attention, norms, dense and shared MLPs of 3 layers", "routed experts of 3 layers",
+        "MTP layers with a copy of the embedding", "final norm and output layer",
+    ]  # fmt: skip
+    assert names[0]["routed experts of 2 layers"] == 2 * 192  # 8*3*1024*1024 * 2 bytes each
+    assert names[0]["embedding"] == embedding_static(where, "weights", 1, 1, 1, 0) == 250
+    assert names[1]["final norm and output layer"] == output_static(
+        where, "weights", 1, 1, 1, 2, 0
+    )
+    overhead = {item.name: item.quanta for item in first if item.part == "overhead"}
+    assert overhead["CUDA context and world communicator"] == context(where)
+    assert overhead["workspaces of matrix products"] == workspaces(where)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"recompute_full": True}, "one checkpoint running backward"),
+        ({"cp": 2, "cp_comm": "p2p", "mbs": 4}, "neighbour's keys and values"),
+        ({}, "experts running backward"),
+    ],
+)
+def test_work_is_named_by_what_needs_most(changes: dict[str, object], says: str) -> None:
+    """Tests the words for a rank before the loss, by the term that is the largest.
+
+    A ring needs most where there are no experts and the MLP is narrow.
+    """
+    narrow, wide = problem(card("toy-dense", ffn=256)), problem(card("toy-moe", topk=8))
+    where = narrow if "cp" in changes else wide
+    half = where.model.layers // 2
+    items = itemize(where, laid_out(where, (half, half), **changes), 0)
+    assert [item.name for item in items if item.part == "working" and says in item.name]
+
+
+def test_offloaded_activations_are_staged_at_work() -> None:
+    """Tests that the copies to the host are an item: 2 layers * 64 quanta of core_attn."""
+    where = trained(TOY, activation_offload=("core_attn",))
+    items = itemize(where, laid_out(where, (3, 3)), 0)
+    assert ("working", "activations on their way from and to the host", 128) in [
+        (item.part, item.name, item.quanta) for item in items
+    ]
