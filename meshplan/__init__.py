@@ -10,6 +10,7 @@
 :class:`CheckReport`   what :func:`check` found
 :func:`memory`         the memory of one layout, rank by rank and item by item
 :class:`MemoryReport`  what :func:`memory` found
+:func:`calibrate`      the step-time model fitted to measured runs
 :class:`InputError`    bad input, in words for people
 =====================  ==========================================================
 
@@ -23,8 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import datetime
+
     from meshplan.constraints.layout import Layout
     from meshplan.scenarios import InputError, Scenario
+    from meshplan.solver.calibrate.result import CalibrationReport
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.progress import Progress
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CalibrationReport": "meshplan.solver.calibrate.result",
+    "CalibrationReport": "meshplan.solver.calibrate.result",
     "CheckReport": "meshplan.solver.results",
     "Infeasible": "meshplan.solver.results",
     "MemoryReport": "meshplan.solver.memory",
@@ -147,6 +153,37 @@ def memory(
     return memory_of(_scenario(scenario), layout, rank=rank)
 
 
+def calibrate(
+    runs: str | Path,
+    *,
+    base: str | Path = "default",
+    name: str | None = None,
+    date: datetime.date | None = None,
+) -> CalibrationReport:
+    """Fit the efficiencies of the step-time model to measured runs; needs SciPy.
+
+    Parameters
+    ----------
+    runs
+        A CSV file with a row for each run, as for ``meshplan calibrate``.
+    base
+        Where the fit starts, and what is kept where the runs cannot tell: ``default``, or the path
+        of a calibration.
+    name
+        Name of the result; else that of the file of runs.
+    date
+        Day of the fit; today by default.
+
+    Raises
+    ------
+    InputError
+        If SciPy is not installed, a file cannot be read, or a run is not allowed.
+    """
+    from meshplan.solver.calibrate.result import calibrate as fit_to
+
+    return fit_to(runs, base=base, name=name, date=date)
+
+
 def _scenario(given: object) -> Scenario:
     """The scenario itself, or the one in the file whose path is given."""
     from meshplan.scenarios import InputError, Scenario
@@ -177,6 +214,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "CalibrationReport",
     "CheckReport",
     "Infeasible",
     "InputError",
@@ -184,6 +222,7 @@ __all__ = [
     "Plan",
     "Unknown",
     "__version__",
+    "calibrate",
     "check",
     "load",
     "memory",

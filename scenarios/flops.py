@@ -2,18 +2,27 @@
 
 The convention of Megatron-LM d98e8a64 (``training.py``, ``num_floating_point_operations``) and
 Megatron-Bridge 067f987 (``flop_utils.py``): six times the multiply-accumulates of one forward
-pass, no recompute, half of the causal attention matrix, the exact band of a sliding window.
-Router, norms, RoPE, softmax, embedding and loss do not count.
+pass, no recompute, half of the causal attention matrix, and as in Megatron-Bridge the exact band
+of a sliding window (Megatron-LM takes it as full attention).  Router, norms, RoPE, softmax,
+embedding and loss do not count.  Where older releases counted in another way,
+:func:`otherwise_counted` does so, too.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, TypeAlias
 
 from meshplan.scenarios.model_card import LayerKind, ModelCard
 
 #: FLOPs per multiply-accumulate of the forward pass: 2 each for forward, dgrad and wgrad.
 TRAINING_FLOPS_PER_MAC = 6
+
+#: Ways of counting other than the current one.  ``before_26_06``: Megatron-Bridge before 26.06, a
+#: sliding window as full attention, and only SwiGLU as three matrices.  ``whole_matrix``: NeMo 2.x
+#: up to 25.04, which counted both halves of the attention matrix.
+Counting: TypeAlias = Literal["before_26_06", "whole_matrix"]
+COUNTINGS: tuple[Counting, ...] = ("before_26_06", "whole_matrix")
 
 
 @dataclass(frozen=True)
@@ -83,17 +92,55 @@ def flops_per_token(card: ModelCard, seq_len: int) -> FlopsBreakdown:
     flops = FlopsBreakdown()
     for kind, number in card.kind_counts.items():
         flops += layer_flops_per_token(card, kind, seq_len) * number
-    mtp_layer = layer_flops_per_token(card, card.mtp_kind, seq_len)
+    flops += mtp_flops_per_token(card, seq_len)
+    return flops + FlopsBreakdown(logits=head_flops_per_token(card))
+
+
+def mtp_flops_per_token(card: ModelCard, seq_len: int) -> FlopsBreakdown:
+    """Training FLOPs per token of all MTP layers: layer, merge and one more output head each."""
     # The published count of hybrid models leaves the merge out.
     merge = 0 if card.is_hybrid else 2 * card.hidden**2 + 3 * card.hidden
-    return (
-        flops
-        + mtp_layer * card.mtp_layers
-        + FlopsBreakdown(
-            mtp_merge=TRAINING_FLOPS_PER_MAC * card.mtp_layers * merge,
-            logits=head_flops_per_token(card) * (1 + card.mtp_layers),
-        )
+    own = FlopsBreakdown(
+        mtp_merge=TRAINING_FLOPS_PER_MAC * merge, logits=head_flops_per_token(card)
     )
+    return (layer_flops_per_token(card, card.mtp_kind, seq_len) + own) * card.mtp_layers
+
+
+def otherwise_counted(card: ModelCard, seq_len: int, counting: Counting) -> FlopsBreakdown:
+    """Training FLOPs per token as older releases counted them, to compare with their figures.
+
+    A card does not hold the activation of its MLP.  GPT-OSS, whose GLU is no SwiGLU, is known by
+    its attention sinks; other gated models are taken to have SwiGLU.
+
+    Raises
+    ------
+    ValueError
+        If ``seq_len`` is not positive.
+    """
+    if counting == "whole_matrix":
+        flops = flops_per_token(card, seq_len)
+        return replace(flops, attention_core=2 * flops.attention_core)
+    full = tuple("full" if entry == "swa" else entry for entry in card.layer_pattern or ("full",))
+    changes = {
+        "sliding_window": None,
+        "layer_pattern": full,
+        "gated": card.gated and not card.attention_sinks,
+    }
+    return flops_per_token(card.model_copy(update=changes), seq_len)
+
+
+def flash_backward_flops(flops: FlopsBreakdown) -> float:
+    """FLOPs that the backward pass of flash attention executes, and the count leaves out.
+
+    It computes the scores once more: five products of the size of the forward's two, where four
+    are counted.
+    """
+    return flops.attention_core / TRAINING_FLOPS_PER_MAC
+
+
+def full_recompute_flops(flops: FlopsBreakdown) -> float:
+    """FLOPs that full recompute executes, and the count leaves out: all layers forward again."""
+    return (flops.total - flops.logits) / 3
 
 
 def head_flops_per_token(card: ModelCard) -> float:

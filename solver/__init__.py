@@ -23,6 +23,7 @@
 ``results``      what the public functions return
 ``progress``     what a running search reports
 ``time``         step time
+``calibrate``    the step-time model fitted to measured runs
 ``report``       results as JSON, text and HTML
 ===============  =============================================================================
 """

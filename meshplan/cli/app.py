@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from meshplan import __version__
+from meshplan.cli.calibrate import calibrate
 from meshplan.cli.check import check
 from meshplan.cli.clusters import clusters
 from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPED
+from meshplan.cli.flops import flops
 from meshplan.cli.imports import imports
 from meshplan.cli.memory import memory
 from meshplan.cli.models import models
@@ -82,6 +84,6 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, memory, test, imports, rules, explain, models, clusters, schema,
+    solve, check, memory, flops, test, calibrate, imports, rules, explain, models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

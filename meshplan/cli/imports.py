@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from meshplan.cli.import_runs import import_runs
+
 if TYPE_CHECKING:
     from meshplan.scenarios.importers import MegatronArguments, ScenarioPart
 
@@ -94,6 +96,9 @@ def import_hf_model(file: str, name: str | None, output: str | None, as_json: bo
             "notes": list(imported.notes),
         }
     _deliver(data, output, target, as_json, f"from {file}", findings)
+
+
+imports.add_command(import_runs)
 
 
 def argument_findings(arguments: MegatronArguments, part: ScenarioPart) -> list[str]:

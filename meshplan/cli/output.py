@@ -30,7 +30,7 @@ _PLAIN_WIDTH = 100
 
 
 class WholeFile:
-    """A text file that appears whole or not at all.
+    """A file that appears whole or not at all.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class WholeFile:
         except (OSError, ValueError) as error:
             raise self._refusal(error) from None
 
-    def write(self, text: str) -> None:
-        """Put the file in its place.
+    def write(self, content: str | bytes) -> None:
+        """Put the file in its place; text is written as UTF-8.
 
         Raises
         ------
@@ -71,12 +71,13 @@ class WholeFile:
         """
         temporary = None
         try:
+            data = content.encode("utf-8") if isinstance(content, str) else content
             if self._is_special:
-                self._path.write_text(text, encoding="utf-8")
+                self._path.write_bytes(data)
                 return
             temporary = self._temporary()
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(text)
+            with open(temporary, "wb") as file:
+                file.write(data)
             os.chmod(temporary, self._mode())
             os.replace(temporary, self._path)
         except (OSError, ValueError) as error:

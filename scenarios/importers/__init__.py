@@ -5,6 +5,9 @@
 ``megatron_part``    :class:`ScenarioPart`: what the arguments mean in a scenario
 ``megatron_stages``  virtual stages and uneven pipeline ends
 ``megatron_flags``   the arguments that are read, and their values
+``megatron_log``     :func:`read_log`: the steps of a training log
+``steady_steps``     :func:`steady_step`: the step time of a run
+``run_layout``       the layout of a run that was logged
 ``agreement``        where arguments and a scenario differ
 ``shell_script``     the commands of a launch script, with variables; nothing is run
 ``shell_words``      words and operators of a shell script

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -82,9 +83,7 @@ def test_items_of_a_small_layout() -> None:
     ]  # fmt: skip
     assert names[0]["routed experts of 2 layers"] == 2 * 192  # 8*3*1024*1024 * 2 bytes each
     assert names[0]["embedding"] == embedding_static(where, "weights", 1, 1, 1, 0) == 250
-    assert names[1]["final norm and output layer"] == output_static(
-        where, "weights", 1, 1, 1, 2, 0
-    )
+    assert names[1]["final norm and output layer"] == output_static(where, "weights", 1, 1, 1, 2, 0)
     overhead = {item.name: item.quanta for item in first if item.part == "overhead"}
     assert overhead["CUDA context and world communicator"] == context(where)
     assert overhead["workspaces of matrix products"] == workspaces(where)
@@ -98,7 +97,7 @@ def test_items_of_a_small_layout() -> None:
         ({}, "experts running backward"),
     ],
 )
-def test_work_is_named_by_what_needs_most(changes: dict[str, object], says: str) -> None:
+def test_work_is_named_by_what_needs_most(changes: dict[str, Any], says: str) -> None:
     """Tests the words for a rank before the loss, by the term that is the largest.
 
     A ring needs most where there are no experts and the MLP is narrow.

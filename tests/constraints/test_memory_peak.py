@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.overhead import dummy_gradients, output_dummy_gradient
 from meshplan.constraints.memory.stage import EVENTS, Event, RankMemory, rank_memory
 from meshplan.constraints.memory.verdict import TIGHT_SHARE, fills_host, verdict
-from meshplan.constraints.memory.working import dense_mlp_working, loss_working, moe_working
+from meshplan.constraints.memory.working import dense_mlp_working, loss_working
 from meshplan.constraints.problem import HOST_RESERVE, QUANTA_PER_GIB, Problem
 from meshplan.solver.judge import cost
 from tests.constraints.factories import card, problem
@@ -163,7 +164,7 @@ def test_logits_of_mtp_layers_stay(loss: str, engine: tuple[int, ...], kept: int
     for steps in (0, 1, 2):
         model = card("toy-moe", mtp_layers=steps)
         sizes.append(loss_working(dataclasses.replace(where, model=model), 1, 4096))
-    assert [b - a for a, b in zip(sizes, sizes[1:], strict=False)] == [500 * kept, 500 * kept]
+    assert [b - a for a, b in itertools.pairwise(sizes)] == [500 * kept, 500 * kept]
 
 
 def test_logits_need_the_loss_stage_only() -> None:
@@ -247,10 +248,3 @@ def test_verdict_of_the_hosts() -> None:
     room, full = [_rank(1, host=8000), _rank(1)], [_rank(1), _rank(1, host=8001)]
     assert (verdict(where, room), fills_host(where, room)) == ("fits", False)
     assert (verdict(where, full), fills_host(where, full)) == ("overfull", True)
-
-
-def test_moe_work_does_not_depend_on_the_fusion() -> None:
-    """Tests that grouped products of experts are where the model takes fusion as given."""
-    plain = trained(TOY, fused_gradients=False)
-    sizes = {moe_working(w, 4096, 1, "alltoall", 0, 0, 0, 0, 0) for w in (TOY, plain)}
-    assert len(sizes) == 1

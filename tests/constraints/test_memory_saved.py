@@ -118,7 +118,6 @@ def test_dropout_after_experts_keeps_a_mask() -> None:
 
     Megatron-LM ``transformer_layer.py`` ``mlp_bda`` does not ask what the MLP is.
     """
-    # FAULT (reported): moe_activation knows no hidden_dropout.
     masked = trained(TOY, hidden_dropout=0.1)
     sizes = [moe_activation(w, MOE, 8192, 1, "alltoall", 0, 0, 0, 0, 0) for w in (TOY, masked)]
     assert sizes[1] - sizes[0] == 32

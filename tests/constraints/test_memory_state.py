@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,7 +53,7 @@ def _meshes(draw: st.DrawFn) -> tuple[Problem, Layout]:
     return where, layout
 
 
-_RECIPES = st.fixed_dictionaries(
+_RECIPES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "gradient_bytes": st.sampled_from((2, 4)),
         "moment_bytes": st.sampled_from((2, 4)),
@@ -150,7 +152,7 @@ def test_repeated_mtp_layers_are_held_once() -> None:
     ],
 )
 def test_master_weights_are_remainders(
-    changes: dict[str, object], aware: bool | None, offload: int, expected: float
+    changes: dict[str, Any], aware: bool | None, offload: int, expected: float
 ) -> None:
     """Tests where a bf16 weight is the upper half of its master: 2 bytes are left to keep, not 4.
 
@@ -262,7 +264,7 @@ def test_more_offload_never_raises_gpu_memory(drawn: tuple[Problem, Layout]) -> 
     """Tests 0, 50 and 100 % of the optimizer on the host: less on the GPU, more on the host."""
     where, layout = drawn
     found = [ranks_of(where, dataclasses.replace(layout, offload=o)) for o in (0, 50, 100)]
-    for less, more in zip(found, found[1:], strict=False):
+    for less, more in itertools.pairwise(found):
         for before, after in zip(less, more, strict=True):
             assert after.peak <= before.peak
             assert after.optimizer <= before.optimizer

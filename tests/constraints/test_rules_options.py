@@ -251,3 +251,126 @@ def test_delayed_scaling_excludes_modules_that_discard_their_output() -> None:
     )
     assert not rule("recompute-fp8-delayed").holds(problem(precision="fp8-tensor"), 0, 1)
     assert rule("recompute-fp8-delayed").holds(problem(precision="fp8-block"), 1, 1)
+
+
+# -- activations on the host -----------------------------------------------------------------------
+
+
+def test_offload_inside_the_moe_layer_excludes_its_recompute() -> None:
+    """Tests expert_fc1 and moe_act with recompute of moe; modules outside go with it."""
+    where = problem(training=Training(activation_offload=("core_attn", "expert_fc1", "moe_act")))
+    assert_triple(
+        "fg-offload-moe-recompute",
+        where,
+        good=(0,),
+        bad=(1,),
+        neighbour=(0,),
+        says=("recompute of moe", "[expert_fc1, moe_act]"),
+    )
+    outside = problem(training=Training(activation_offload=("core_attn", "mlp_norm")))
+    assert not rule("fg-offload-moe-recompute").applies(outside)
+    assert rule("fg-offload-moe-recompute").holds(outside, 1)
+
+
+def test_offload_excludes_a_graph_of_moe() -> None:
+    """Tests that any offloaded module refuses scope moe, and none allows it."""
+    assert_triple(
+        "fg-offload-graph-moe",
+        problem(training=Training(activation_offload=("mlp_norm",))),
+        good=(0,),
+        bad=(1,),
+        neighbour=(0,),
+        says=("CUDA graph of moe", "[mlp_norm]"),
+    )
+    assert not rule("fg-offload-graph-moe").applies(problem())
+    assert rule("fg-offload-graph-moe").holds(problem(), 1)
+
+
+# -- training choices that forbid degrees or options -----------------------------------------------
+
+
+def test_experts_on_tp_ranks_need_sequence_parallelism() -> None:
+    """Tests that without it a mixture of experts takes tp = 1 only, and a dense model any."""
+    alone = Training(sequence_parallel=False)
+    assert_triple(
+        "moe-tp-needs-sp",
+        problem(training=alone),
+        good=(1,),
+        bad=(2,),
+        neighbour=(1,),
+        says=("tp = 2", "training.sequence_parallel, which is false"),
+    )
+    one = rule("moe-tp-needs-sp")
+    assert not one.applies(problem())
+    assert one.holds(problem(), 8)
+    assert not one.applies(problem("toy-dense", training=alone))
+    assert one.holds(problem("toy-dense", training=alone), 8)
+
+
+def test_sequences_are_split_with_sequence_parallelism_only() -> None:
+    """Tests 4098 tokens on tp = 4: refused (remainder 2) unless every rank has the sequence."""
+    one = rule("sp-seq-divisible")
+    assert not one.holds(problem("toy-dense", seq_len=4098), 4, 1)
+    alone = problem("toy-dense", seq_len=4098, training=Training(sequence_parallel=False))
+    assert one.holds(alone, 4, 1)
+
+
+def test_precision_aware_optimizer_is_a_distributed_one() -> None:
+    """Tests whole optimizer state: no offload, no small moments; plain fp32 Adam is fine."""
+    whole = Training(distributed_optimizer=False)
+    assert_triple(
+        "pao-needs-distributed-optimizer",
+        problem(training=whole),
+        good=(0,),
+        bad=(100,),
+        neighbour=(0,),
+        says=("optimizer_offload = 100 %", "training.distributed_optimizer"),
+    )
+    one = rule("pao-needs-distributed-optimizer")
+    assert not one.applies(problem())
+    small = problem(training=Training(distributed_optimizer=False, moment_bytes=2))
+    assert not one.holds(small, 0)
+    assert "training.moment_dtype" in one.explain(small, 0)
+    asked = problem(training=Training(distributed_optimizer=False, precision_aware=True))
+    assert not one.holds(asked, 0)
+    assert "training.precision_aware_optimizer = true" in one.explain(asked, 0)
+    refused = problem(training=Training(distributed_optimizer=False, precision_aware=False))
+    assert one.holds(refused, 100)
+
+
+def test_fp8_weights_need_a_distributed_optimizer() -> None:
+    """Tests that weights in FP8 are refused with whole optimizer state, bf16 weights are not."""
+    one = rule("fp8-params-need-distributed-optimizer")
+    whole = Training(distributed_optimizer=False)
+    where = problem(precision="fp8-block", training=whole)
+    assert one.applies(where)
+    assert not one.holds(where, 0)
+    assert "fp8-block need training.distributed_optimizer" in one.explain(where, 0)
+    kept = Training(distributed_optimizer=False, fp8_parameters=False)
+    for fine in (
+        problem(precision="fp8-block"),
+        problem(precision="fp8-block", training=kept),
+        problem(training=whole),
+    ):
+        assert not one.applies(fine)
+        assert one.holds(fine, 0)
+
+
+def test_mamba_heads_and_groups_split_over_tp_and_cp() -> None:
+    """Tests Nemotron 3 Super: 128 heads over tp*cp, 8 groups over tp; CP ranks repeat groups.
+
+    tp = 16 would cut 8 groups; tp = 8 with cp = 3 leaves 128 heads a remainder of 8.
+    """
+    assert_triple(
+        "mamba-heads-tpcp",
+        problem("nemotron-3-super-120b-a12b"),
+        good=(8, 16),
+        bad=(16, 1),
+        neighbour=(8, 1),
+        says=("128 heads in 8 groups", "tp = 16", "tp = 8"),
+    )
+    one, where = rule("mamba-heads-tpcp"), problem("nemotron-3-super-120b-a12b")
+    assert not one.holds(where, 8, 3)
+    assert one.holds(where, 2, 8)  # 4 groups a rank, each on two of the 8 CP ranks
+    assert one.holds(where, 2, 2)
+    assert not one.applies(problem())

@@ -155,10 +155,7 @@ def _moments(pp: int, vpp: int, ga: int, rank: int, overlap: int) -> Any:
         for microbatch in range(group, min(group + pp, ga))
     ]
     total = len(table)
-    if vpp == 1:
-        warmup = pp - rank - 1
-    else:
-        warmup = (pp - rank - 1) * 2 + (vpp - 1) * pp + overlap
+    warmup = pp - rank - 1 if vpp == 1 else (pp - rank - 1) * 2 + (vpp - 1) * pp + overlap
     warmup = min(warmup, total)
     chunks = np.array([chunk for _, chunk in table])
     ran = np.zeros((total + 1, vpp), dtype=np.int64)

@@ -8,11 +8,17 @@ from hypothesis import strategies as st
 
 from meshplan.scenarios.cards import card_names, load_card
 from meshplan.scenarios.flops import (
+    COUNTINGS,
+    Counting,
     FlopsBreakdown,
     attended_tokens,
+    flash_backward_flops,
     flops_per_token,
+    full_recompute_flops,
     head_flops_per_token,
     layer_flops_per_token,
+    mtp_flops_per_token,
+    otherwise_counted,
 )
 from meshplan.scenarios.model_card import LayerKind, ModelCard
 from meshplan.scenarios.parameters import active_parameters
@@ -163,6 +169,72 @@ def test_hybrid_mtp_adds_its_two_parts_and_logits() -> None:
     step = sum(layer_flops_per_token(card, part, 4096).total for part in parts)
     added = flops_per_token(card, 4096).total - flops_per_token(bare, 4096).total
     assert added == pytest.approx(2 * (step + head_flops_per_token(card)))
+
+
+def test_mtp_is_what_switching_it_off_takes_away() -> None:
+    """Tests the share of MTP: 260.0 - 249.8 GFLOP of DeepSeek-V3, and none of Llama."""
+    card = load_card("deepseek-v3")
+    bare = card.model_copy(update={"mtp_layers": 0})
+    difference = flops_per_token(card, 4096).total - flops_per_token(bare, 4096).total
+    assert mtp_flops_per_token(card, 4096).total == pytest.approx(difference)
+    assert difference / 1e9 == pytest.approx(10.18, abs=0.01)
+    assert mtp_flops_per_token(load_card("llama-3.1-8b"), 4096) == FlopsBreakdown()
+
+
+def test_gpt_oss_as_counted_before_26_06() -> None:
+    """Tests both counts of GPT-OSS-120B: 27.16 GFLOP per token up to 26.04, then 32.63.
+
+    Two of three expert matrices are 2/3; in 18 of 36 layers 127 tokens become 2048 of 4096.
+    """
+    card = load_card("gpt-oss-120b")
+    now, before = flops_per_token(card, 4096), otherwise_counted(card, 4096, "before_26_06")
+    assert now.total / 1e9 == pytest.approx(32.63, abs=0.01)
+    assert before.total / 1e9 == pytest.approx(27.16, abs=0.01)
+    assert before.routed_experts == pytest.approx(now.routed_experts * 2 / 3)
+    assert before.attention_core == 6 * 36 * 2 * 64 * 64 * 2048
+    assert (before.logits, before.attention_projections) == (now.logits, now.attention_projections)
+
+
+def test_a_window_before_26_06_is_full_attention() -> None:
+    """Tests a model of SwiGLU with a window in every layer: only the attention core changes."""
+    plain = load_card("llama-3.1-8b")
+    windowed = plain.model_copy(update={"sliding_window": 1024})
+    now, before = flops_per_token(windowed, 8192), otherwise_counted(windowed, 8192, "before_26_06")
+    assert before == flops_per_token(plain, 8192)
+    # Mean context in the window: 1024 - 1024*1023/16384 = 960.06 tokens of 4096.
+    assert now.attention_core / before.attention_core == pytest.approx(960.0625 / 4096)
+
+
+def test_whole_matrix_doubles_the_core() -> None:
+    """Tests Llama-3-8B as NeMo 2.x counted it: 51.47 GFLOP and 6 * 32 * 32 * 128 * 8192 more."""
+    card = load_card("llama-3.1-8b")
+    whole = otherwise_counted(card, 8192, "whole_matrix").total
+    assert whole - flops_per_token(card, 8192).total == 6 * 32 * 32 * 128 * 8192
+
+
+@pytest.mark.parametrize("name", [n for n in card_names() if "gpt-oss" not in n])
+def test_other_cards_were_counted_alike_before_26_06(name: str) -> None:
+    """Tests that the change of 26.06 is about windows and GPT-OSS alone."""
+    card = load_card(name)
+    assert otherwise_counted(card, 4096, "before_26_06") == flops_per_token(card, 4096)
+
+
+def test_what_is_executed_besides() -> None:
+    """Tests the toy at 64 tokens, by hand.
+
+    Scores once more are one product in each of six layers; full recompute is a third of forward
+    and backward, without the logits.
+    """
+    flops = flops_per_token(load_card("toy-moe"), 64)
+    assert flash_backward_flops(flops) == 6 * 2 * 1024 * 32
+    assert full_recompute_flops(flops) == (flops.total - 6 * 1024 * 32_000) / 3
+
+
+@pytest.mark.parametrize("counting", COUNTINGS)
+def test_other_countings_need_a_sequence_too(counting: Counting) -> None:
+    """Tests that they refuse a sequence without tokens by name and value."""
+    with pytest.raises(ValueError, match=r"seq_len \(0\)"):
+        otherwise_counted(load_card("toy-moe"), 0, counting)
 
 
 @pytest.mark.parametrize("seq_len", [0, -4096])

@@ -78,6 +78,8 @@ def test_defaults() -> None:
         "recompute_num_layers": 1,
         "load_imbalance": 1.0,
         "overlap_expert_communication": False,
+        "overlap_tensor_communication": False,
+        "fused_grouped_mlp": False,
     }
     assert scenario.expect is None
 

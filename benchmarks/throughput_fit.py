@@ -1,0 +1,203 @@
+"""Fit the identifiable parameters of the step-time model, on some rows, and judge others by them.
+
+Eight parameters are identifiable from published runs; the others stay as they ship.  The fit
+minimises the log error of the step time with a robust loss, so that a few rows whose settings are
+not known do not decide it.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.throughput_scenario import Case
+
+if TYPE_CHECKING:
+    from meshplan.scenarios.calibration import Calibration
+
+#: Parameters that are fitted, with the bounds of the search.
+FITTED = {
+    "gemm_bf16": (0.2, 0.95),
+    "gemm_fp8": (0.2, 0.95),
+    "attention_hopper": (0.2, 0.95),
+    "attention_blackwell": (0.2, 0.95),
+    "memory": (0.1, 0.9),
+    "expert_overlap": (0.0, 1.0),
+    "ultra_factor": (0.8, 1.8),
+    "fused_mlp": (0.1, 1.0),
+}
+#: Log errors beyond this count less and less.
+ROBUST_BEYOND = 0.1
+SEEDS = 10
+
+
+class MissingExtra(Exception):
+    """What the fit needs is not installed."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to fit on and rows to judge, by their index; ``family`` is the kind of split."""
+
+    family: str
+    name: str
+    train: tuple[int, ...]
+    test: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Fitted parameters of a split, and the predictions of its held-out rows in TFLOP/s."""
+
+    split: Split
+    parameters: dict[str, float] = field(default_factory=dict)
+    predicted: dict[int, float] = field(default_factory=dict)
+
+
+def splits(cases: Sequence[Case]) -> list[Split]:
+    """Random halves of the layouts, one model left out, one GPU type left out."""
+    found = []
+    everything = range(len(cases))
+    layouts = sorted({(case.place, case.degrees) for case in cases}, key=repr)
+    for seed in range(SEEDS):
+        half = set(random.Random(seed).sample(layouts, len(layouts) // 2))
+        found.append(_split("layouts", f"seed {seed}", everything, lambda i, h=half: (  # type: ignore[misc]
+            cases[i].place, cases[i].degrees) not in h))  # fmt: skip
+    for family, attribute in (("model", "model"), ("GPU type", "gpu")):
+        for value in sorted({getattr(case, attribute) for case in cases}):
+            found.append(_split(family, value, everything, lambda i, a=attribute, v=value: (  # type: ignore[misc]
+                getattr(cases[i], a) == v)))  # fmt: skip
+    return [one for one in found if one.train and one.test]
+
+
+def _split(family: str, name: str, rows: Sequence[int], held: Callable[[int], bool]) -> Split:
+    test = tuple(i for i in rows if held(i))
+    return Split(family, name, tuple(i for i in rows if i not in set(test)), test)
+
+
+class Clock:
+    """Step times of cases under other parameters; equal cases are computed once."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self.cases = cases
+        self._known: dict[tuple[str, tuple[float, ...]], float] = {}
+        self._read: dict[str, tuple[int, ...]] = {}
+
+    def seconds(self, index: int, values: Sequence[float]) -> float:
+        """Step time of a case, with these values of the fitted parameters."""
+        case = self.cases[index]
+        if case.key not in self._read:
+            self._read[case.key] = self._parameters_of(case)
+        key = (case.key, tuple(values[place] for place in self._read[case.key]))
+        if key not in self._known:
+            self._known[key] = self._step(case, values)
+        return self._known[key]
+
+    def _parameters_of(self, case: Case) -> tuple[int, ...]:
+        """Which parameters a step time depends on: those whose two bounds change it."""
+        found, shipped = [], defaults()
+        for place, bounds in enumerate(FITTED.values()):
+            before, after = shipped[:place], shipped[place + 1 :]
+            if len({self._step(case, [*before, end, *after]) for end in bounds}) > 1:
+                found.append(place)
+        return tuple(found)
+
+    @staticmethod
+    def _step(case: Case, values: Sequence[float]) -> float:
+        from meshplan.solver.time.step import step_time
+
+        problem = replace(case.problem, calibration=calibration(case.problem, values))
+        return step_time(problem, case.layout).step_us / 1e6
+
+    def tflops(self, index: int, values: Sequence[float]) -> float:
+        """Model TFLOP/s of a case under these values."""
+        from meshplan.solver.judge import model_tflops_per_gpu
+
+        case = self.cases[index]
+        step_us = round(self.seconds(index, values) * 1e6)
+        return model_tflops_per_gpu(case.problem, case.layout, step_us)
+
+    def forget(self) -> None:
+        """Drop the times, and what the terms of the model cache, which holds their problems."""
+        self._known.clear()
+        for name, module in list(sys.modules.items()):
+            if name.startswith(("meshplan.solver.time", "meshplan.constraints")):
+                for value in list(vars(module).values()):
+                    clear = getattr(value, "cache_clear", None)
+                    if clear is not None and getattr(value, "__module__", "") == name:
+                        clear()
+
+
+def defaults() -> list[float]:
+    """The shipped values of the fitted parameters."""
+    from meshplan.scenarios.calibration import default_calibration
+
+    return [getattr(default_calibration().parameters, name) for name in FITTED]
+
+
+def calibration(problem: Any, values: Sequence[float]) -> Calibration:
+    """The problem's calibration with these values of the fitted parameters."""
+    own = problem.calibration
+    update = dict(zip(FITTED, values, strict=True))
+    return own.model_copy(update={"parameters": own.parameters.model_copy(update=update)})
+
+
+def fit(clock: Clock, rows: Sequence[int]) -> list[float]:
+    """Values of the fitted parameters that suit these rows.
+
+    Raises
+    ------
+    MissingExtra
+        If scipy is not installed.
+    """
+    try:
+        import numpy as np
+        from scipy.optimize import least_squares
+    except ImportError:
+        raise MissingExtra(
+            "the fit needs scipy: pip install meshplan[calibrate], or run with --no-fit"
+        ) from None
+    measured = [np.log(clock.cases[i].tflops) for i in rows]
+
+    def residuals(values: Any) -> Any:
+        shown = [float(value) for value in values]
+        return [np.log(clock.tflops(i, shown)) - m for i, m in zip(rows, measured, strict=True)]
+
+    low, high = zip(*FITTED.values(), strict=True)
+    found = least_squares(
+        residuals, defaults(), bounds=(low, high), loss="soft_l1", f_scale=ROBUST_BEYOND,
+        diff_step=1e-3, xtol=1e-4, ftol=1e-4, max_nfev=25,
+    )  # fmt: skip
+    return [float(value) for value in found.x]
+
+
+_CLOCK: Clock | None = None
+
+
+def _start(cases: Sequence[Case]) -> None:
+    global _CLOCK
+    _CLOCK = Clock(cases)
+
+
+def _outcome(split: Split) -> Outcome:
+    assert _CLOCK is not None
+    values = fit(_CLOCK, split.train)
+    predicted = {i: _CLOCK.tflops(i, values) for i in split.test}
+    _CLOCK.forget()
+    return Outcome(split, dict(zip(FITTED, values, strict=True)), predicted)
+
+
+def cross_validate(cases: Sequence[Case], workers: int = 2) -> list[Outcome]:
+    """Fit on each split's training rows and predict its held-out ones; all rows first."""
+    everything = tuple(range(len(cases)))
+    wanted = [Split("all rows", "in sample", everything, everything), *splits(cases)]
+    if workers <= 1:
+        _start(cases)
+        return [_outcome(one) for one in wanted]
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(workers, initializer=_start, initargs=(cases,)) as pool:
+        return list(pool.map(_outcome, wanted))

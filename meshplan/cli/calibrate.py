@@ -1,0 +1,130 @@
+"""``meshplan calibrate``: fit the step-time model to a user's own measured runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from meshplan.cli.options import json_option, quiet_option
+
+if TYPE_CHECKING:
+    from meshplan.cli.output import WholeFile
+
+
+@click.command(short_help="Fit the step-time model to measured runs.")
+@click.argument("runs", metavar="RUNS.csv")
+@click.option(
+    "--out",
+    "out",
+    metavar="PATH",
+    help="Write the calibration: a file for the key calibration of a scenario.",
+)
+@click.option(
+    "--base",
+    default="default",
+    show_default=True,
+    metavar="default|FILE",
+    help="Calibration to start from, and to keep where the runs cannot tell.",
+)
+@click.option(
+    "--picture", metavar="PNG", help="Draw measured against predicted, before and after."
+)
+@json_option
+@quiet_option
+def calibrate(
+    runs: str, out: str | None, base: str, picture: str | None, json_path: str | None, quiet: bool
+) -> None:
+    r"""Fit the efficiencies of the step-time model to the measured runs in RUNS.csv.
+
+    \b
+    Columns of RUNS.csv (`meshplan import runs` writes it from training logs):
+      scenario               path of a scenario file, from the folder of RUNS.csv
+      layout                 as after `meshplan check --layout`; empty for the scenario's pins
+      step_s                 measured seconds per step; or tflops_per_gpu, or
+                             tokens_per_s_per_gpu: exactly one of the three is filled in
+      name, weight           optional
+
+    Only what the runs determine is fitted; the rest stays as in the base, with the reason.
+    Files are written when all is done, or not at all.
+    """
+    from meshplan.cli.output import json_file
+    from meshplan.solver.calibrate import calibrate as fit_to
+    from meshplan.solver.calibrate.extras import need
+    from meshplan.solver.report.data import dumps
+
+    need("scipy", "calibrate", "meshplan calibrate")
+    if picture is not None:
+        need("matplotlib", "plot", "--picture")
+    _apart({"RUNS.csv": runs, "--out": out, "--picture": picture, "--json": json_path})
+    out_file, picture_file = _file(out, "--out"), _file(picture, "--picture")
+    target = json_file(json_path)
+    name = Path(out).stem if out is not None else None
+    with _shown(quiet) as progress:
+        report = fit_to(runs, base=base, name=name, progress=progress)
+    # All contents before the first file, so that a fault leaves none behind.
+    contents: list[tuple[WholeFile, str | bytes]] = []
+    if out_file is not None:
+        contents.append((out_file, report.to_yaml()))
+    if picture_file is not None:
+        contents.append((picture_file, report.picture()))
+    if target is not None:
+        contents.append((target, dumps(report.to_json())))
+    for file, content in contents:
+        file.write(content)
+    if json_path == "-":
+        sys.stdout.write(dumps(report.to_json()))
+        return
+    if quiet:
+        return
+    if not sys.stdout.isatty():
+        sys.stdout.write(str(report))
+    else:
+        from rich.console import Console
+
+        report.render(Console())
+    if out is not None:
+        click.echo(f"\nWritten to {out}: name it in a scenario as   calibration: {out}")
+
+
+def _file(path: str | None, option: str) -> WholeFile | None:
+    from meshplan.cli.output import WholeFile
+
+    return None if path is None else WholeFile(path, option)
+
+
+def _apart(paths: dict[str, str | None]) -> None:
+    """Refuse two results, or a result and the runs, in one file."""
+    from meshplan.scenarios.errors import InputError
+    from meshplan.scenarios.yaml_reader import shorten
+
+    seen: dict[str, str] = {}
+    for option, path in paths.items():
+        if path is None or path == "-":
+            continue
+        real = os.path.realpath(path) if "\0" not in path else path
+        if real in seen:
+            raise InputError(
+                f"{option} is {shorten(path)}, the same file as {seen[real]}",
+                advice="give it another name.",
+            )
+        seen[real] = option
+
+
+@contextmanager
+def _shown(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A line on standard error while the cross-validation runs, if somebody would see it."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    try:
+        yield lambda number, total: click.echo(
+            f"\rcross-validation {number + 1} of {total}", nl=False, err=True
+        )
+    finally:
+        click.echo("\r\x1b[K", nl=False, err=True)

@@ -1,0 +1,248 @@
+"""``meshplan import runs``: training logs as rows of measured runs for ``meshplan calibrate``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from meshplan.scenarios import ModelCard, Scenario
+    from meshplan.scenarios.importers.megatron_log import TrainingLog
+    from meshplan.scenarios.importers.steady_steps import SteadyStep
+
+_HEADER = ("scenario", "layout", "step_s", "name")
+
+
+@dataclass(frozen=True)
+class _Row:
+    log: TrainingLog
+    step: SteadyStep
+    scenario: str
+    layout: str
+    name: str
+    notes: tuple[str, ...]
+
+    @property
+    def cells(self) -> dict[str, str]:
+        return {
+            "scenario": self.scenario,
+            "layout": self.layout,
+            "step_s": f"{self.step.step_s:.6g}",
+            "name": self.name,
+        }
+
+
+@click.command(name="runs", short_help="Training logs, as measured runs.")
+@click.argument("logs", metavar="LOG...", nargs=-1, required=True)
+@click.option("--scenario", "file", metavar="FILE", required=True, help="Scenario of the runs.")
+@click.option(
+    "--layout",
+    metavar="TEXT",
+    help="Layout of the runs, as for `meshplan check`; else the arguments printed in the log, or "
+    "the scenario's pins.",
+)
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Steps at each start that are left out; by default 5, or a third of a short log.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON with all findings instead of CSV."
+)
+@click.option(
+    "--output", "-o", metavar="PATH", help="Write to a file, or add to it, whole or not at all."
+)
+def import_runs(
+    logs: tuple[str, ...],
+    file: str,
+    layout: str | None,
+    skip: int | None,
+    as_json: bool,
+    output: str | None,
+) -> None:
+    """Read how long the steps in training logs of Megatron-LM or Megatron-Bridge took.
+
+    Prints a row for each LOG (`-` is standard input), as `meshplan calibrate` takes them: the
+    median step without warm-up, evaluations and checkpoints.  Each log is one run.
+    """
+    import meshplan
+    from meshplan.cli.imports import print_findings
+    from meshplan.cli.output import WholeFile
+    from meshplan.scenarios import resolve_model
+    from meshplan.scenarios.importers.megatron_log import read_log_file
+    from meshplan.scenarios.importers.steady_steps import steady_step
+
+    target = None if output is None or output == "-" else WholeFile(output, "--output")
+    scenario = meshplan.load(file)
+    model = resolve_model(scenario)
+    folder = os.path.dirname(os.path.realpath(output)) if target is not None and output else None
+    shown = _relative(file, folder)
+    rows, findings = [], []
+    for log in logs:
+        read = read_log_file(log)
+        step = steady_step(read, skip)
+        text, notes = _layout_of(read, step, layout, scenario, model)
+        row = _Row(read, step, shown, text, _name(log), (*read.notes, *step.notes, *notes))
+        rows.append(row)
+        findings += [f"{row.name}: {said}" for said in (_measured(step), *row.notes, *_judged(
+            scenario, text))]  # fmt: skip
+    if as_json:
+        content = json.dumps({"runs": [_data(row) for row in rows]}, indent=2) + "\n"
+    else:
+        content, doubled = _table(rows, output if target is not None else None)
+        findings += doubled
+    if target is None:
+        click.echo(content, nl=False)
+    else:
+        target.write(content)
+    print_findings(findings)
+
+
+def _relative(file: str, folder: str | None) -> str:
+    """The scenario's path as the table shall have it: from its own folder."""
+    return file if folder is None else os.path.relpath(os.path.realpath(file), folder)
+
+
+def _name(log: str) -> str:
+    name = Path(log).name if log != "-" else "standard-input"
+    return "".join(char if char.isprintable() else "?" for char in name)[:80]
+
+
+def _measured(step: SteadyStep) -> str:
+    from meshplan.solver.report.words import counted
+
+    left = [f"{step.warm_up} of warm-up"] if step.warm_up else []
+    left += [f"{step.outliers} far from the median"] if step.outliers else []
+    left += [f"{step.faulty} without an update or of another batch"] if step.faulty else []
+    out = f"; left out: {', '.join(left)}" if left else ""
+    rate = f", {step.tflops:.1f} TFLOP/s per GPU" if step.tflops is not None else ""
+    return f"{step.step_s:.6g} s{rate}, over {counted(step.kept, 'line')} ± {step.spread:.1%}{out}"
+
+
+def _layout_of(
+    log: TrainingLog,
+    step: SteadyStep,
+    layout: str | None,
+    scenario: Scenario,
+    model: ModelCard,
+) -> tuple[str, list[str]]:
+    """Layout of a run as text, and what to know about it.
+
+    Raises
+    ------
+    InputError
+        If the log is of another workload or cluster than the scenario, or of another batch than
+        the layout.
+    """
+    from meshplan.scenarios.errors import InputError
+    from meshplan.scenarios.importers.agreement import disagreements, with_recipe
+    from meshplan.scenarios.importers.run_layout import layout_words, refuse_other_run
+
+    notes: list[str] = []
+    stated: dict[str, Any] = {}
+    text = layout
+    if log.arguments is not None:
+        part = log.arguments.to_scenario_part(model.layers)
+        refuse_other_run(log.arguments, part, scenario)
+        notes += disagreements(log.arguments, part, scenario, model)
+        notes += [f"{said}: put it into the scenario" for said in with_recipe(scenario, part)[1]]
+        if layout is None:
+            stated = part.stated_layout()
+            notes += [*part.notes]
+            text = layout_words(stated)
+    elif layout is None:
+        notes.append("no arguments are printed in the log: the layout is that of the scenario")
+    batch = step.batch
+    given = _stated_batch(text)
+    if batch is not None and given is not None and given != batch:
+        raise InputError(
+            f"the log has global batch size {batch}, but the layout has gbs = {given}",
+            advice=f"write gbs={batch} in --layout.",
+            file=log.source,
+        )
+    allowed = scenario.workload.global_batch_size
+    if batch is not None and given is None and not (
+        allowed.allowed(batch) and allowed.written() == str(batch)
+    ):  # fmt: skip
+        text = f"{text},gbs={batch}" if text else f"gbs={batch}"
+    return text or "", notes
+
+
+def _stated_batch(text: str | None) -> int | None:
+    from meshplan.solver.layout_text import read_layout
+
+    return read_layout(text).degrees.get("gbs") if text else None
+
+
+def _judged(scenario: Scenario, layout: str) -> list[str]:
+    """What `meshplan calibrate` would say against the row."""
+    from meshplan.solver.check import check
+
+    report = check(scenario, layout or None)
+    return [
+        f"the layout is illegal, and calibrate will refuse it: {one.rule}: {one.text}"
+        for one in report.violations[:3]
+    ]
+
+
+def _data(row: _Row) -> dict[str, Any]:
+    step = row.step
+    return {
+        **row.cells,
+        "step_s": step.step_s,
+        "source": row.log.source,
+        "form": row.log.form,
+        "spread": round(step.spread, 6),
+        "lines": {
+            "kept": step.kept,
+            "warm_up": step.warm_up,
+            "outliers": step.outliers,
+            "faulty": step.faulty,
+        },
+        "tflops_per_gpu": step.tflops,
+        "global_batch_size": step.batch,
+        "notes": list(row.notes),
+    }
+
+
+def _table(rows: list[_Row], path: str | None) -> tuple[str, list[str]]:
+    """The table with the rows added to what ``path`` holds, and what was left out."""
+    from meshplan.scenarios.errors import InputError
+    from meshplan.scenarios.files import read_file
+
+    old = read_file(path) if path is not None and Path(path).is_file() else ""
+    buffer = io.StringIO()
+    header: list[str] = list(_HEADER)
+    known: list[dict[str, str]] = []
+    if old.strip():
+        plain = [line for line in old.splitlines() if line.strip() and not line.startswith("#")]
+        reader = csv.DictReader(plain)
+        header = [name.strip() for name in reader.fieldnames or ()]
+        if missing := [name for name in _HEADER[:3] if name not in header]:
+            raise InputError(
+                f"--output has a header without {', '.join(missing)}",
+                advice="give another file, or one that begins scenario,layout,step_s,name.",
+                file=path,
+                line=1,
+            )
+        known = list(reader)
+        buffer.write(old if old.endswith("\n") else old + "\n")
+    writer = csv.DictWriter(buffer, header, lineterminator="\n", extrasaction="ignore", restval="")
+    if not old.strip():
+        writer.writeheader()
+    doubled = []
+    for row in rows:
+        if any(all(one.get(key) in (cell, None) for key, cell in row.cells.items())
+               for one in known):  # fmt: skip
+            doubled.append(f"{row.name}: the row is in {path} already; not added again")
+            continue
+        writer.writerow(row.cells)
+    return buffer.getvalue(), doubled

@@ -1,0 +1,51 @@
+"""The layout of a run that was logged, as text; and whether it is a run of the scenario at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.importers.megatron_args import MegatronArguments
+from meshplan.scenarios.importers.megatron_sections import ScenarioPart
+from meshplan.scenarios.schema import Scenario
+
+
+def layout_words(stated: Mapping[str, object]) -> str:
+    """``tp=2,ep=8,recompute=moe+mlp`` from what :meth:`ScenarioPart.stated_layout` gives."""
+    return ",".join(f"{key}={_word(value)}" for key, value in stated.items())
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "+".join(map(str, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def refuse_other_run(arguments: MegatronArguments, part: ScenarioPart, scenario: Scenario) -> None:
+    """Refuse arguments of another sequence length, precision or number of GPUs.
+
+    Raises
+    ------
+    InputError
+        If they differ: a time that was measured there says nothing here.
+    """
+    from meshplan.scenarios.loader import resolve_cluster
+
+    workload = scenario.workload
+    pairs = (
+        ("seq_length", "seq_len", part.workload.get("seq_len"), workload.seq_len),
+        ("fp8", "precision", part.workload.get("precision"), workload.precision),
+        ("world_size", "GPUs", arguments.get("world_size"), resolve_cluster(scenario).gpus),
+    )
+    for name, words, ran, asked in pairs:
+        if ran is not None and ran != asked:
+            raise arguments.error(
+                name,
+                f"the run had {words} {ran}, but the scenario has {asked}",
+                "give the scenario of this run.",
+            )
+
+
+__all__ = ["layout_words", "refuse_other_run"]

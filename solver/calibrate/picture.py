@@ -1,0 +1,120 @@
+"""Measured against predicted throughput of each run, before and after, on one page."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from meshplan.solver.calibrate.extras import need
+from meshplan.solver.judge import model_tflops_per_gpu
+
+if TYPE_CHECKING:
+    from meshplan.solver.calibrate.result import CalibrationReport, RunError
+
+#: Runs that have a line of their own; of more the worst are shown.
+_MOST_LINES = 30
+_INCHES, _DPI = (12.0, 7.0), 130
+_BEFORE, _AFTER, _BAND = "#9a9a9a", "#0b5fa5", "#0b5fa5"
+_MARKERS = "osD^vP*X<>"
+
+
+def draw(report: CalibrationReport) -> bytes:
+    """The page as PNG.
+
+    Raises
+    ------
+    InputError
+        If Matplotlib is not installed.
+    """
+    need("matplotlib", "plot", "a picture")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_INCHES, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.15))
+    _scatter(left, report)
+    _lines(right, report)
+    said = f"mean error {report.before:.1%} before, {report.after:.1%} after"
+    if report.unseen is not None:
+        said += f", {report.unseen:.1%} on unseen groups"
+    figure.suptitle(
+        _plain(f"{report.calibration.name}: {len(report.rows)} runs, {said}; band ± "
+               f"{report.band.value:.1%}"),
+        fontsize=12,
+    )  # fmt: skip
+    buffer = io.BytesIO()
+    canvas.print_png(buffer, metadata={"Software": "meshplan"})
+    return buffer.getvalue()
+
+
+def _plain(text: str) -> str:
+    """``text`` without what Matplotlib would take for mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _scatter(axes: Any, report: CalibrationReport) -> None:
+    models = sorted({row.run.problem.model.name for row in report.rows})
+    most = 0.0
+    for index, model in enumerate(models):
+        rows = [row for row in report.rows if row.run.problem.model.name == model]
+        marker = _MARKERS[index % len(_MARKERS)]
+        measured = [_tflops(row, row.run.step_s) for row in rows]
+        before = [_tflops(row, row.before_s) for row in rows]
+        after = [_tflops(row, row.after_s) for row in rows]
+        axes.vlines(measured, before, after, color="#d0d0d0", linewidth=0.8, zorder=1)
+        axes.scatter(
+            measured, before, marker=marker, s=30, facecolors="none", edgecolors=_BEFORE, zorder=2
+        )
+        axes.scatter(measured, after, marker=marker, s=30, color=_AFTER, label=_plain(model),
+                     zorder=3)  # fmt: skip
+        most = max(most, *measured, *before, *after)
+    most *= 1.06
+    band = report.band.value
+    axes.plot([0, most], [0, most], color="black", linewidth=0.8)
+    axes.fill_between([0, most], [0, most * (1 - band)], [0, most * (1 + band)], color=_BAND,
+                      alpha=0.12, linewidth=0)  # fmt: skip
+    axes.set(
+        xlim=(0, most),
+        ylim=(0, most),
+        xlabel="measured, model TFLOP/s per GPU",
+        ylabel="predicted, model TFLOP/s per GPU",
+    )
+    axes.set_title("hollow: before, filled: after", fontsize=10)
+    axes.set_box_aspect(1)
+    axes.legend(loc="upper left", fontsize=8, frameon=False)
+
+
+def _tflops(row: RunError, step_s: float) -> float:
+    return model_tflops_per_gpu(row.run.problem, row.run.layout, max(1, round(step_s * 1e6)))
+
+
+def _lines(axes: Any, report: CalibrationReport) -> None:
+    worst = sorted(report.rows, key=lambda row: -abs(row.after))[:_MOST_LINES]
+    rows = sorted(worst, key=lambda row: row.after)
+    places = range(len(rows))
+    band = report.band.value * 100
+    axes.axvspan(-band, band, color=_BAND, alpha=0.12, linewidth=0)
+    axes.axvline(0, color="black", linewidth=0.8)
+    before = [row.before * 100 for row in rows]
+    after = [row.after * 100 for row in rows]
+    axes.hlines(places, before, after, color="#d0d0d0", linewidth=1, zorder=1)
+    axes.scatter(before, places, s=26, facecolors="white", edgecolors=_BEFORE, zorder=2,
+                 label="before")  # fmt: skip
+    axes.scatter(after, places, s=26, color=_AFTER, zorder=3, label="after")
+    unseen = [(row.unseen * 100, place) for place, row in enumerate(rows) if row.unseen is not None]
+    if unseen:
+        axes.scatter(*zip(*unseen, strict=True), s=34, marker="|", color="#c4501b", zorder=4,
+                     label="unseen (cross-validated)")  # fmt: skip
+    names = [_plain(row.run.name[:34]) + (" (passed over)" if row.wild else "") for row in rows]
+    axes.set_yticks(list(places), names, fontsize=8 if len(rows) > 18 else 9)
+    axes.set_ylim(-0.7, max(len(rows), 4) - 0.3)
+    axes.set_xlabel("error of predicted throughput, %")
+    shown = "each run" if len(rows) == len(report.rows) else f"the worst {len(rows)} runs"
+    axes.set_title(f"{shown}; shaded: the band", fontsize=10)
+    axes.grid(axis="x", color="#e8e8e8", zorder=0)
+    axes.set_axisbelow(True)
+    axes.legend(loc="best", fontsize=8, framealpha=0.9)
+
+
+__all__ = ["draw"]

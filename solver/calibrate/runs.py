@@ -1,0 +1,367 @@
+"""Measured runs in a CSV file: each a scenario, a layout, and how fast it was.
+
+Columns: ``scenario`` (path of a scenario file, from the folder of the CSV file), ``layout`` (as
+after ``meshplan check --layout``; empty for the scenario's pins), exactly one of ``step_s``,
+``tflops_per_gpu`` and ``tokens_per_s_per_gpu``, and, if wanted, ``name`` and ``weight``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meshplan.constraints.layout import Layout
+from meshplan.constraints.problem import Problem
+from meshplan.scenarios.checks import listed, nearest
+from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.files import read_file
+from meshplan.scenarios.loader import load
+from meshplan.scenarios.schema import Scenario
+from meshplan.scenarios.yaml_reader import shorten
+from meshplan.solver.judge import model_tflops_per_gpu
+
+#: The calibration that ships with meshplan.
+DEFAULT = "default"
+#: Columns that say how fast a run was; exactly one is filled in.
+MEASURES = ("step_s", "tflops_per_gpu", "tokens_per_s_per_gpu")
+COLUMNS = ("scenario", "layout", *MEASURES, "name", "weight")
+#: More runs than this are no measurements of one cluster, and would take hours.
+MOST_RUNS = 1000
+#: A run this many times slower or faster than predicted is a slip of units.
+_ABSURD = 50.0
+_WEIGHTS = (0.001, 1000.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One measured run.
+
+    Attributes
+    ----------
+    line
+        1-based line of the CSV file.
+    name
+        What reports call it.
+    scenario, stated
+        Scenario file and layout as they were written.
+    problem, layout
+        What they mean; the problem has the calibration that the fit starts from.
+    step_s
+        Measured seconds per step.
+    base_s
+        Seconds per step that this calibration predicts.
+    measure, measured
+        The column that was filled in, and its value.
+    weight
+        How much the run counts.
+    notes
+        What was assumed to complete the layout, in sentences.
+    """
+
+    line: int
+    name: str
+    scenario: str
+    stated: str
+    problem: Problem
+    layout: Layout
+    step_s: float
+    base_s: float
+    measure: str = "step_s"
+    measured: float = 0.0
+    weight: float = 1.0
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Model and cluster."""
+        cluster = self.problem.cluster
+        model = self.problem.model
+        return (model.name, model.model_dump_json(), cluster.node_type.name, cluster.domains)
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """Model, cluster and layout: runs that share them tell little that is new of each other."""
+        return (*self.place, self.layout)
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """All of a scenario that decides a step time: layouts of one question can be compared."""
+        problem = self.problem
+        return (*self.place, problem.seq_len, problem.precision, problem.training)
+
+    @property
+    def same(self) -> tuple[object, ...]:
+        """All that decides the predicted time: runs that share it are repeats."""
+        return (*self.question, self.layout)
+
+
+def read_runs(path: str | Path, base: str | Path = DEFAULT) -> tuple[Run, ...]:
+    """The runs of a CSV file, each checked.
+
+    Parameters
+    ----------
+    path
+        The file.
+    base
+        Calibration that the fit starts from, whatever the scenarios name: ``default`` or a file.
+
+    Raises
+    ------
+    InputError
+        If the file or a scenario cannot be read, a value is not allowed, or a layout is illegal:
+        with file, line, column and value.
+    """
+    name = DEFAULT if str(base) == DEFAULT else str(Path(base).expanduser().absolute())
+    reading = _Reading(str(path), f"calibration={json.dumps(name)}")
+    runs = tuple(reading.run(line, cells) for line, cells in reading.rows(read_file(path)))
+    if not runs:
+        raise InputError(
+            "there are no runs in it",
+            advice="add a line for each run, or let `meshplan import runs` write them.",
+            file=str(path),
+        )
+    return runs
+
+
+class _Reading:
+    def __init__(self, file: str, override: str) -> None:
+        self.file = file
+        self.override = override
+        self.scenarios: dict[str, Scenario] = {}
+        self.names: dict[str, int] = {}
+
+    def error(self, line: int, message: str, advice: str) -> InputError:
+        return InputError(message, advice=advice, file=self.file, line=line)
+
+    # -- the table -----------------------------------------------------------------------------
+
+    def rows(self, text: str) -> Iterator[tuple[int, dict[str, str]]]:
+        """Line and cells of each row; blank lines and those that begin with # are passed over."""
+        header: list[str] = []
+        count = 0
+        for line, row in self._records(text):
+            if not header:
+                header = self._header(line, row)
+                continue
+            count += 1
+            if count > MOST_RUNS:
+                raise self.error(
+                    line, f"there are more than {MOST_RUNS} runs", "fit to fewer of them."
+                )
+            if len(row) > len(header):
+                raise self.error(
+                    line,
+                    f"the line has {len(row)} cells, but the header has {len(header)} columns; the "
+                    f"first cell too many is {shorten(row[len(header)])}",
+                    'put a layout in double quotes, as it has commas: "tp=2,pp=4".',
+                )
+            row += [""] * (len(header) - len(row))
+            yield line, {key: cell.strip() for key, cell in zip(header, row, strict=True)}
+
+    def _records(self, text: str) -> Iterator[tuple[int, list[str]]]:
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        kept = ("" if line.lstrip().startswith("#") else line for line in lines)
+        reader = csv.reader((f"{line}\n" for line in kept), strict=True)
+        start = 1
+        while True:
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise self.error(
+                    start,
+                    f"the line is no CSV: {error}",
+                    "close each double quote, and write a quote within one twice.",
+                ) from None
+            if any(cell.strip() for cell in row):
+                yield start, row
+            start = reader.line_num + 1
+
+    def _header(self, line: int, row: list[str]) -> list[str]:
+        header = [cell.strip().lower() for cell in row]
+        if len(header) == 1 and (found := next((c for c in ";\t" if c in header[0]), None)):
+            raise self.error(
+                line, f"the columns are separated by {found!r}, not by commas", "use commas."
+            )
+        for place, name in enumerate(header):
+            if name in header[:place]:
+                raise self.error(line, f"the column {shorten(name)} stands twice", "remove one.")
+            near = nearest(name, COLUMNS)
+            if name not in COLUMNS and near is not None and near not in header:
+                raise self.error(line, f"there is no column {shorten(name)}", f"you meant {near}.")
+        if "scenario" not in header:
+            raise self.error(
+                line,
+                f"the header has no column scenario; it begins with {shorten(','.join(header))}",
+                "begin the file with the line scenario,layout,step_s.",
+            )
+        if not any(name in header for name in MEASURES):
+            raise self.error(
+                line,
+                f"the header has none of {', '.join(MEASURES)}",
+                "add a column step_s with the measured seconds per step.",
+            )
+        return header
+
+    # -- one run -------------------------------------------------------------------------------
+
+    def run(self, line: int, cells: Mapping[str, str]) -> Run:
+        from meshplan.solver.check import check
+
+        scenario = self._scenario(line, cells["scenario"])
+        measure, measured = self._measure(line, cells)
+        stated = cells.get("layout", "")
+        try:
+            report = check(scenario, stated or None)
+        except InputError as error:
+            advice = error.advice or "see `meshplan check --help`."
+            raise self.error(
+                line,
+                f"scenario {shorten(cells['scenario'])} with layout {shorten(stated)}: "
+                f"{error.message}",
+                advice,
+            ) from None
+        shown = shorten(stated) if stated else "empty (the scenario's pins)"
+        if report.violations:
+            first = report.violations[0]
+            near = [f"{k} = {' or '.join(map(str, v))}" for k, v in first.nearest.items()]
+            others = len(report.violations) - 1
+            more = f" (and {others} more rules broken)" if others else ""
+            raise self.error(
+                line,
+                f"layout is {shown}, which is illegal: {first.rule}: {first.text}{more}",
+                f"the run had {near[0]}."
+                if near
+                else "the run had another layout, or the scenario is another one: `meshplan check` "
+                "says more.",
+            )
+        if report.cost is None:
+            raise self.error(
+                line, f"layout is {shown}, which has no step time", "state more of the layout."
+            )
+        problem, layout = report.problem, report.layout
+        step_s = self._step_s(line, problem, layout, measure, measured)
+        base_s = report.cost.time.step_us / 1e6
+        self._plausible(line, measure, measured, step_s / base_s)
+        return Run(
+            line=line,
+            name=self._name(line, cells),
+            scenario=cells["scenario"],
+            stated=stated,
+            problem=problem,
+            layout=layout,
+            step_s=step_s,
+            base_s=base_s,
+            measure=measure,
+            measured=measured,
+            weight=self._weight(line, cells.get("weight", "")),
+            notes=report.assumed,
+        )
+
+    def _scenario(self, line: int, name: str) -> Scenario:
+        if not name:
+            raise self.error(line, "scenario is empty", "give the path of a scenario file.")
+        if name not in self.scenarios:
+            try:
+                path = Path(self.file).parent / Path(name).expanduser()
+                self.scenarios[name] = load(path, [self.override])
+            except (InputError, ValueError, RuntimeError, OSError) as error:
+                raise self._unreadable(line, name, error) from None
+        return self.scenarios[name]
+
+    def _unreadable(self, line: int, name: str, error: Exception) -> InputError:
+        if isinstance(error, InputError):
+            where = f" (line {error.line})" if error.line is not None else ""
+            first, _, rest = error.message.partition("\n")
+            advice = error.advice or rest.partition("Maybe ")[2].partition("\n")[0]
+            return self.error(
+                line,
+                f"scenario is {shorten(name)}{where}: {first}",
+                advice or f"check it: meshplan check {name}",
+            )
+        return self.error(
+            line, f"scenario is {shorten(name)}, which is no possible path", "check the path."
+        )
+
+    def _measure(self, line: int, cells: Mapping[str, str]) -> tuple[str, float]:
+        filled = [name for name in MEASURES if cells.get(name)]
+        if len(filled) != 1:
+            had = "none of them is filled in" if not filled else f"{' and '.join(filled)} are"
+            raise self.error(
+                line,
+                f"exactly one of {listed(MEASURES)} must be filled in, but {had}",
+                "leave the others empty." if filled else "give the measured seconds as step_s.",
+            )
+        return filled[0], self._positive(line, filled[0], cells[filled[0]])
+
+    def _positive(self, line: int, column: str, text: str) -> float:
+        try:
+            value = float(text) if text.isascii() and len(text) <= 40 else math.nan
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and 0 < value < 1e12) or "_" in text:
+            raise self.error(
+                line,
+                f"{column} is {shorten(text)}, but must be a positive number",
+                "write a plain number with a decimal point, without a unit.",
+            )
+        return value
+
+    def _weight(self, line: int, text: str) -> float:
+        if not text:
+            return 1.0
+        value = self._positive(line, "weight", text)
+        low, high = _WEIGHTS
+        if not low <= value <= high:
+            raise self.error(
+                line,
+                f"weight is {text}, but must be from {low:g} to {high:g}",
+                "leave it empty for 1.",
+            )
+        return value
+
+    def _name(self, line: int, cells: Mapping[str, str]) -> str:
+        name = cells.get("name", "") or f"{Path(cells['scenario']).stem}"
+        name = "".join(char if char.isprintable() else "?" for char in name)[:80]
+        self.names[name] = self.names.get(name, 0) + 1
+        return name if self.names[name] == 1 else f"{name} (line {line})"
+
+    def _step_s(
+        self, line: int, problem: Problem, layout: Layout, measure: str, measured: float
+    ) -> float:
+        if measure == "step_s":
+            return measured
+        if measure == "tokens_per_s_per_gpu":
+            return layout.gbs * problem.seq_len / problem.gpus / measured
+        peak = max(
+            problem.node_type.bf16_tflops,
+            problem.node_type.fp8_tflops or 0,
+            problem.node_type.fp4_tflops or 0,
+        )
+        if measured > peak:
+            raise self.error(
+                line,
+                f"tflops_per_gpu is {measured:g}, more than the peak of {peak:g} of a "
+                f"{problem.node_type.gpu}",
+                "give TFLOP/s of one GPU, not of a node.",
+            )
+        return model_tflops_per_gpu(problem, layout, 1_000_000) / measured
+
+    def _plausible(self, line: int, measure: str, measured: float, ratio: float) -> None:
+        if 1 / _ABSURD <= ratio <= _ABSURD:
+            return
+        than = f"{ratio:,.0f} times slower" if ratio > 1 else f"{1 / ratio:,.0f} times faster"
+        advice = {
+            "step_s": "give seconds, not milliseconds, of one optimizer step.",
+            "tflops_per_gpu": "give TFLOP/s of one GPU.",
+            "tokens_per_s_per_gpu": "give tokens per second of one GPU, not of the cluster.",
+        }[measure]
+        raise self.error(line, f"{measure} is {measured:g}, {than} than predicted", advice)
+
+
+__all__ = ["COLUMNS", "DEFAULT", "MEASURES", "Run", "read_runs"]
