@@ -19,6 +19,7 @@ GRAMMAR = "layout-grammar"
 _ENGINE = "inside Transformer Engine, which needs a GPU"
 _BRIDGE = "a check of Megatron-Bridge"
 _LIMIT = "a limit of the scenario"
+_SHARED = "not drawn: the arguments always ask for the distributed optimizer"
 _FORM = "meshplan's own normal form; the arguments cannot express a breach"
 #: Rules that the package cannot be asked about on a machine without GPUs, and why.
 NOT_EXERCISED: dict[str, str] = {
@@ -37,6 +38,8 @@ NOT_EXERCISED: dict[str, str] = {
     "deepep-rank-count": "inside DeepEP's kernels",
     "deepep-node-size": "inside DeepEP's kernels",
     "mamba-heads-tpcp": "inside MambaMixer, which needs the kernels of mamba-ssm and so a GPU",
+    "pao-needs-distributed-optimizer": _SHARED,
+    "fp8-params-need-distributed-optimizer": _SHARED,
     "cp-a2a-heads": _ENGINE,
     "cp-sliding-window-comm": _ENGINE,
     "cp-sinks-need-a2a": _ENGINE,

@@ -59,7 +59,11 @@ def check(
     pinned = with_pins(problem, stated)
     whole, completed = complete(problem, pinned)
     # Sentences of the search on what it may try do not hold for one layout.
-    kept = tuple(text for text in problem.assumed if not text.startswith(("layout.", "options.", "objective.")))
+    kept = tuple(
+        text
+        for text in problem.assumed
+        if not text.startswith(("layout.", "options.", "objective."))
+    )
     report = judge_layout(problem, whole, (*completed, *_overridden(problem, stated), *kept))
     return _with_nearest(report, pinned)
 

@@ -29,6 +29,8 @@ from meshplan.solver.search import Search
 
 #: Id of the fact that the layers must fit into the GPUs' memory.
 MEMORY = "memory-capacity"
+#: Times the host memory that no layout needs more of.
+_AMPLE_HOSTS = 1000
 #: Rules that are the user's own limits, not the framework's: a memory conflict may rest on them.
 LIMIT_RULES = ("tp-within-domain", "etp-within-domain", "ep-within-domain", "min-dp")
 
@@ -80,6 +82,7 @@ class _MemoryConflict:
         self.problem, self.everything, self.deadline = problem, everything, deadline
         #: By the facts that held: least memory per GPU, averaged over the stages, of any layout.
         self.least: dict[frozenset[str], int | None] = {}
+        self.hosts_decide = False
 
     def find(self) -> Conflict:
         if floor(self.problem) > self.problem.capacity:
@@ -87,12 +90,30 @@ class _MemoryConflict:
         movable = [fact for fact in self.everything if self._movable(fact)]
         try:
             core = sorted(f.id for f in quickxplain(movable, self._fits))
+            self.hosts_decide = self._hosts_decide()
         except LimitReached:
             return self._worded([f.id for f in movable], None, minimal=False)
         return self._worded(core, self.least.get(frozenset(core)), minimal=True)
 
+    def _hosts_decide(self) -> bool:
+        """Whether larger hosts alone would make a layout possible."""
+        problem = self.problem
+        if not problem.uses_host_memory:
+            return False
+        node = problem.node_type
+        roomy = node.model_copy(update={"host_memory_gib": node.host_memory_gib * _AMPLE_HOSTS})
+        ample = replace(problem, cluster=replace(problem.cluster, node_type=roomy))
+        return Search(ample, deadline=self.deadline).any_plan()
+
     def _worded(self, core: list[str], least: int | None, *, minimal: bool) -> Conflict:
-        return _worded(self.problem, self.everything, [MEMORY, *core], least, minimal=minimal)
+        return _worded(
+            self.problem,
+            self.everything,
+            [MEMORY, *core],
+            least,
+            minimal=minimal,
+            hosts_decide=self.hosts_decide,
+        )
 
     def _movable(self, fact: Fact) -> bool:
         """Whether leaving a fact out can save memory (graphs that are off give none back)."""
@@ -124,16 +145,17 @@ def _worded(
     least: int | None,
     *,
     minimal: bool,
+    hosts_decide: bool = False,
 ) -> Conflict:
     rules = tuple(f.id for f in everything if f.id in core and not f.is_pin)
     paths = [f.id for f in everything if f.id in core and f.is_pin]
-    memory = _memory_text(problem, least) if MEMORY in rules else None
+    memory = _memory_text(problem, least, hosts_decide) if MEMORY in rules else None
     pins = tuple(pin_text(problem, path) for path in paths)
     text = sentence(problem, [r for r in rules if r != MEMORY], paths, memory)
     return Conflict(rules, pins, text, minimal=minimal)
 
 
-def _memory_text(problem: Problem, least: int | None) -> str:
+def _memory_text(problem: Problem, least: int | None, hosts_decide: bool) -> str:
     node = problem.node_type
     usable = problem.capacity / QUANTA_PER_GIB
     room = (
@@ -141,6 +163,12 @@ def _memory_text(problem: Problem, least: int | None) -> str:
         f"{problem.limits.memory_headroom:.0%} headroom)"
     )
     host = _host_text(problem)
+    if hosts_decide and not host:
+        left = problem.host_capacity / QUANTA_PER_GIB
+        host = (
+            f"; with larger hosts a layout would fit: {node.host_memory_gib:,.0f} GiB of a node's "
+            f"memory leave each GPU's rank {left:.1f} ({HOST_RESERVE:.0%} reserved)"
+        )
     if least is None or least <= problem.capacity:
         return f"no split of the layers over the pipeline stages fits: {room}{host}"
     mean = least / QUANTA_PER_GIB

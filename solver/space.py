@@ -100,12 +100,12 @@ def _fastest(problem: Problem, tp: int, cp: int, mbs: int, legal: list[Value]) -
         choice: (
             *(
                 core_us(problem, kind, tp, cp, mbs, str(choice), replay, 0)
-                for kind in problem.kinds
+                for kind in problem.cost_kinds
                 for replay in (0, 1)
             ),
             *(
                 exchange_activation(problem, kind, tp, tokens, cp, str(choice), 0)
-                for kind in problem.kinds
+                for kind in problem.cost_kinds
             ),
             ring_working(problem, tp, tokens, cp, str(choice), 0, 0, 0, 0),
         )

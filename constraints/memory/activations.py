@@ -165,11 +165,11 @@ def dense_mlp_activation(
     card, width = problem.model, input_bytes(problem)
     shard = attention_tokens / problem.sequence_shards(tp)
     saved = _lone_mlp_input(problem, kind, shard)
+    if problem.training.hidden_dropout:
+        saved += shard * card.hidden  # behind the MLP, so kept when that is replayed
     if not rc_mlp:
         saved += shard * width * card.hidden
         saved += attention_tokens / tp * (2 * _gate(problem) + width) * (card.ffn or 0)
-        if problem.training.hidden_dropout:
-            saved += shard * card.hidden
     return quanta(saved)
 
 

@@ -30,6 +30,7 @@ def offloaded_activation(
     tp: int,
     attention_tokens: int,
     etp: int,
+    rc_layernorm: int,
     rc_mla_up_proj: int,
     rc_moe: int,
     rc_full: int,
@@ -43,7 +44,8 @@ def offloaded_activation(
     total = 0.0
     if kind.attention != "none":
         total += shard * 2 * card.hidden * ("attn_norm" in modules)
-        total += shard * width * card.hidden * ("qkv_linear" in modules)
+        if not (kind.attention == "mla" and rc_layernorm):  # that discards the norm's output
+            total += shard * width * card.hidden * ("qkv_linear" in modules)
     if kind.attention in ("gqa", "swa", "mla"):
         if "core_attn" in modules and not (kind.attention == "mla" and rc_mla_up_proj):
             total += attention_tokens * core_inputs(problem, tp)
@@ -65,6 +67,7 @@ def offload_staging(
     tp: int,
     attention_tokens: int,
     etp: int,
+    rc_layernorm: int,
     rc_mla_up_proj: int,
     rc_moe: int,
     rc_full: int,
@@ -72,7 +75,7 @@ def offload_staging(
     """Offloaded tensors that are on the GPU at the peak: the last layer's and those under way."""
     return _STAGED_LAYERS * max(
         offloaded_activation(
-            problem, kind, tp, attention_tokens, etp, rc_mla_up_proj, rc_moe, rc_full
+            problem, kind, tp, attention_tokens, etp, rc_layernorm, rc_mla_up_proj, rc_moe, rc_full
         )
         for kind in problem.cost_kinds
     )

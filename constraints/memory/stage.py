@@ -299,6 +299,11 @@ def _host(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) ->
             counts[card.mtp_kind] = counts.get(card.mtp_kind, 0) + card.mtp_layers
         for kind, n in counts.items():
             total += most * n * evaluate(offloaded_activation, problem, layout, kind=kind)
+        if layout.recompute_full and problem.training.recompute_method == "block":
+            kept = problem.model.layer_kinds[slot.first : slot.first + slot.count]
+            for kind in kept[problem.training.recompute_layers :]:
+                plain = _not_recomputed(layout)
+                total += most * evaluate(offloaded_activation, problem, plain, kind=kind)
     return total
 
 

@@ -145,9 +145,7 @@ def fit_all(predictor: Predictor, rows: Sequence[int], start: Fit | None = None)
         cov = covariance(information[:size, :size])
         used = float(np.trace(cov @ information[:size, :size]))
         last, noise = noise, _noise(residuals, weights, used)
-        remaining, dropped = eliminate(
-            information[:size, :size] * (last / noise) ** 2, active
-        )
+        remaining, dropped = eliminate(information[:size, :size] * (last / noise) ** 2, active)
         kept |= dropped
         if not dropped and abs(noise / last - 1) < 0.05:
             break
@@ -224,7 +222,11 @@ def _solved(
             [2 * _KNEE**2 * (root - 1), 1 / root, -0.5 / _KNEE**2 / root**3]
         )
         rho[:, : len(weights)] *= weights
-        rho[:, len(weights) :] = [squares[len(weights) :], np.ones(len(chosen)), np.zeros(len(chosen))]
+        rho[:, len(weights) :] = [
+            squares[len(weights) :],
+            np.ones(len(chosen)),
+            np.zeros(len(chosen)),
+        ]
         return rho
 
     lower, upper = predictor.lower[chosen], predictor.upper[chosen]

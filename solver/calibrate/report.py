@@ -170,8 +170,10 @@ def _worst(report: CalibrationReport) -> RenderableType:
             Text(f"line {row.run.line}" + (", passed over" if row.wild else "")),
         )
     few = len(report.rows) <= _WORST
-    title = "Runs, by error of predicted throughput" if few else (
-        f"Worst {_WORST} of {len(report.rows)} runs, by error of predicted throughput"
+    title = (
+        "Runs, by error of predicted throughput"
+        if few
+        else (f"Worst {_WORST} of {len(report.rows)} runs, by error of predicted throughput")
     )
     return _titled(title, table)
 

@@ -286,9 +286,7 @@ def _report(
     errors = {
         "before": mean_error(throughput_errors(before, measured), runs),
         "after": mean_error(throughput_errors(after, measured), runs),
-        "unseen": None
-        if unseen is None
-        else mean_error(throughput_errors(unseen, measured), runs),
+        "unseen": None if unseen is None else mean_error(throughput_errors(unseen, measured), runs),
     }
     groups = len(groups_of(runs))
     band = band_of(base.error_band, errors["after"] or 0.0, errors["unseen"])
@@ -391,7 +389,9 @@ def _provenance(
     )
     if errors["unseen"] is None:
         whose = "the base's" if band.source == "base" else "the error of the fit"
-        return f"{text}, not cross-validated: {groups} groups of runs are too few; the band is {whose}"
+        return (
+            f"{text}, not cross-validated: {groups} groups of runs are too few; the band is {whose}"
+        )
     return f"{text}, cross-validated {errors['unseen']:.1%} over {groups} groups of runs"
 
 

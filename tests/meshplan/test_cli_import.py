@@ -191,8 +191,8 @@ def test_mission_layout_from_a_script(tmp_path: Path) -> None:
         " --pipeline-model-parallel-layout 'Et*3|(tt|)*29m|L' --micro-batch-size 1 \\\n"
         " --num-experts 256 --moe-token-dispatcher-type flex --recompute-granularity selective \\\n"
         " --recompute-modules mla_up_proj layernorm moe mlp --optimizer-cpu-offload \\\n"
-        " --bf16 --fp8-format e4m3 --fp8-recipe blockwise --global-batch-size 256 --hidden-dropout 0"
-        " --use-distributed-optimizer"
+        " --bf16 --fp8-format e4m3 --fp8-recipe blockwise --global-batch-size 256"
+        " --use-distributed-optimizer --hidden-dropout 0"
     )
     run = _run("check", DSV3_128K, "--args", _launch(tmp_path, text))
     # Gradients in fp32, the command line's default, take the headroom of rank 0.

@@ -50,8 +50,6 @@ def test_hosts_that_just_suffice_make_a_plan() -> None:
 
 def test_hosts_a_quantum_too_small_are_a_conflict() -> None:
     """Tests that the conflict is of memory, and that the text names the hosts, which are short."""
-    # FAULT (reported): _host_text compares the mean over all GPUs with the hosts' room, so where
-    # only the fullest rank has none the text speaks of the GPUs alone.
     problem, host = _needs_hosts(optimizer_offload="auto")
     answer = solve(with_host(problem, host - 1))
     assert isinstance(answer, Infeasible)
@@ -86,7 +84,6 @@ def test_ample_hosts_are_not_named() -> None:
 
 def test_activations_on_small_hosts_are_a_conflict() -> None:
     """Tests fine-grained offload: activations alone can fill a host, and the text says so."""
-    # FAULT (reported): the text says "no split ... fits" and the GPU's room, never the hosts.
     problem, host = _needs_hosts(optimizer_offload=0, activation_offload=["core_attn"])
     assert isinstance(solve(with_host(problem, host)), Plan)
     answer = solve(with_host(problem, host // 2))

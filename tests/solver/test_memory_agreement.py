@@ -262,8 +262,6 @@ def test_exchange_of_mtp_layers_decides_where_no_other_layer_has_attention(
     Each exchange is the best at some memory: all-to-all, ring and all-gather take different time
     and memory in the MTP layers.
     """
-    # FAULT (reported): space._fastest compares exchanges over problem.kinds, which leave out the
-    # MTP kind; it keeps any one of them, so the "optimum" is slower than another plan, or missed.
     card = {k: v for k, v in FAMILIES["moe"].items() if v is not None}
     card |= {**_MAMBA, "name": "mamba-moe", "layers": 4, "layer_pattern": ["mamba", "moe"]}
     problem = small(
