@@ -58,24 +58,29 @@ class Outcome:
 
 
 def splits(cases: Sequence[Case]) -> list[Split]:
-    """Random halves of the layouts, one model left out, one GPU type left out."""
+    """Random halves of the layouts, one model left out, one GPU type left out.
+
+    Rows in doubt are held out, never fitted on.
+    """
     found = []
-    everything = range(len(cases))
-    layouts = sorted({(case.place, case.degrees) for case in cases}, key=repr)
+    sure = [case for case in cases if not case.doubt]
+    layouts = sorted({(case.place, case.degrees) for case in sure}, key=repr)
     for seed in range(SEEDS):
         half = set(random.Random(seed).sample(layouts, len(layouts) // 2))
-        found.append(_split("layouts", f"seed {seed}", everything, lambda i, h=half: (  # type: ignore[misc]
+        found.append(_split("layouts", f"seed {seed}", cases, lambda i, h=half: (  # type: ignore[misc]
             cases[i].place, cases[i].degrees) not in h))  # fmt: skip
     for family, attribute in (("model", "model"), ("GPU type", "gpu")):
-        for value in sorted({getattr(case, attribute) for case in cases}):
-            found.append(_split(family, value, everything, lambda i, a=attribute, v=value: (  # type: ignore[misc]
+        for value in sorted({getattr(case, attribute) for case in sure}):
+            found.append(_split(family, value, cases, lambda i, a=attribute, v=value: (  # type: ignore[misc]
                 getattr(cases[i], a) == v)))  # fmt: skip
     return [one for one in found if one.train and one.test]
 
 
-def _split(family: str, name: str, rows: Sequence[int], held: Callable[[int], bool]) -> Split:
-    test = tuple(i for i in rows if held(i))
-    return Split(family, name, tuple(i for i in rows if i not in set(test)), test)
+def _split(family: str, name: str, cases: Sequence[Case], held: Callable[[int], bool]) -> Split:
+    test = tuple(i for i in range(len(cases)) if held(i))
+    seen = set(test)
+    train = (i for i, case in enumerate(cases) if not case.doubt and i not in seen)
+    return Split(family, name, tuple(train), test)
 
 
 class Clock:
@@ -193,7 +198,8 @@ def _outcome(split: Split) -> Outcome:
 def cross_validate(cases: Sequence[Case], workers: int = 2) -> list[Outcome]:
     """Fit on each split's training rows and predict its held-out ones; all rows first."""
     everything = tuple(range(len(cases)))
-    wanted = [Split("all rows", "in sample", everything, everything), *splits(cases)]
+    sure = tuple(i for i in everything if not cases[i].doubt)
+    wanted = [Split("all rows", "in sample", sure, everything), *splits(cases)]
     if workers <= 1:
         _start(cases)
         return [_outcome(one) for one in wanted]

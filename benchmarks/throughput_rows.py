@@ -2,9 +2,8 @@
 
 The columns are those of ``data/published_runs.csv``.  Layout and settings are read as for the
 memory comparison (:mod:`benchmarks.memory_rows`); this adds the measured figures, and what the
-columns
-``flags``, ``approx``, ``notes`` and ``status`` say against a row.  Each reason is decided by
-fixed words in these columns, never by how far off the model is.
+columns ``flags``, ``approx``, ``notes`` and ``status`` say against a row.  Each reason is decided
+by fixed words in these columns, never by how far off the model is.
 """
 
 from __future__ import annotations

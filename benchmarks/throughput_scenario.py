@@ -17,10 +17,14 @@ expert overlap         as the notes say, else off
 fused expert kernels   MXFP8 MoE from release 26.06 on with graphs of the full iteration, as in all
                        recipes that have these graphs (``te_op_fuser``)
 cp_comm                the fastest legal one
-micro-batches          4*pp*vpp
+micro-batches          256, so that what comes once a step hardly counts
 pipeline               the row's or recipe's layout string, else a near-even split
 FP8 of release 25.09   current scaling, as 25.11 labels it
 =====================  ==========================================================================
+
+Rows whose settings these defaults guess are in doubt: no recipe of their release has the layout,
+or the container lacked the dispatcher that recipes of the time name.  They are predicted, but never
+fitted on, and have sums of their own.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from meshplan.constraints.problem import Problem
 
 SEQ_LEN = 4096
+MICRO_BATCHES = 256
 #: Models that the step-time model is not about, by what their names start with.
 _BEYOND = {
     "wan": "video diffusion",
@@ -47,7 +52,7 @@ _BEYOND = {
     "glm5": "sparse attention (DSA)",
     "gemma": "vision tower",
 }
-#: Releases whose containers lack DeepEP, so that a run that asks for it falls back.
+#: Releases whose containers lack DeepEP (26.02: Megatron-Bridge's known issues; older: inferred).
 _WITHOUT_DEEPEP = ("25.09", "25.11", "26.02")
 _EXPERT_OVERLAP = r"EP overlap (on|enabled)"
 _FULL_ITERATION = r"full[ _]iteration"
@@ -67,6 +72,8 @@ class Case:
         Defaults and what else to know.
     key
         The same for rows that differ in release and figure alone.
+    doubt
+        Why the settings of the row are guesses, or nothing.
     """
 
     measured: Measured
@@ -76,6 +83,7 @@ class Case:
     apart: str
     flags: tuple[str, ...]
     key: str
+    doubt: str
 
     @property
     def id(self) -> str:
@@ -152,7 +160,9 @@ def case_of(measured: Measured) -> Case:
     if measured.approximate:
         apart = apart or "approximate figure"
     key = repr({k: v for k, v in scenario.items() if k != "framework"}) + layout.cp_comm
-    return Case(measured, problem, layout, tflops, apart, tuple(draft.flags), key)
+    return Case(
+        measured, problem, layout, tflops, apart, tuple(draft.flags), key, draft.doubt
+    )  # fmt: skip
 
 
 class SpeedDraft(Draft):
@@ -160,7 +170,7 @@ class SpeedDraft(Draft):
 
     def __init__(self, measured: Measured) -> None:
         run = measured.run
-        self.measured, self.apart = measured, ""
+        self.measured, self.apart, self.doubt = measured, "", ""
         graphs = run.graphs.lower()
         self.full_iteration = "impl=none" not in graphs and bool(re.search(_FULL_ITERATION, graphs))
         changes: dict[str, Any] = {"graphs": ""} if self.full_iteration else {}
@@ -181,14 +191,17 @@ class SpeedDraft(Draft):
         if run.precision == "fp8_unspecified":
             self.flags.append("FP8 taken for current scaling")
         if measured.recipe_differs:
-            self.flags.append("settings of the run not known: no recipe has its layout")
+            self.doubt = "no recipe of the release has the layout"
 
     def scenario(self) -> dict[str, Any]:
         """The scenario, with all degrees pinned and ``cp_comm`` open."""
         found = super().scenario()
-        del found["layout"]["cp_comm"]
+        pins, work = found["layout"], found["workload"]
+        del pins["cp_comm"]
         if self.run.gbs is None:
-            self._fill(f"ga {found['layout']['ga']}")
+            pins["ga"] = MICRO_BATCHES
+            work["global_batch_size"] = pins["mbs"] * pins["dp"] * MICRO_BATCHES
+            self._fill(f"ga {MICRO_BATCHES}")
         return found
 
     @property
@@ -203,9 +216,10 @@ class SpeedDraft(Draft):
         if options["dispatcher"] == "auto":
             rack = self.preset.endswith("nvl72") and not self.measured.in_recipes
             options["dispatcher"] = "hybridep" if rack else "alltoall"
-        if options["dispatcher"] == "deepep" and self.run.release in _WITHOUT_DEEPEP:
+        lacking = self.run.release in _WITHOUT_DEEPEP and not self.preset.endswith("nvl72")
+        if lacking and is_moe(self.model) and self.dispatch.name not in ("alltoall", "hybridep"):
             options["dispatcher"] = "alltoall"
-            self.flags.append("no DeepEP in the container: alltoall")
+            self.doubt = self.doubt or "the container lacks DeepEP"
         return options
 
     def _training(self) -> dict[str, Any]:

@@ -37,7 +37,6 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "CalibrationReport": "meshplan.solver.calibrate.result",
-    "CalibrationReport": "meshplan.solver.calibrate.result",
     "CheckReport": "meshplan.solver.results",
     "Infeasible": "meshplan.solver.results",
     "MemoryReport": "meshplan.solver.memory",

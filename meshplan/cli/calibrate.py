@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     metavar="default|FILE",
     help="Calibration to start from, and to keep where the runs cannot tell.",
 )
-@click.option(
-    "--picture", metavar="PNG", help="Draw measured against predicted, before and after."
-)
+@click.option("--picture", metavar="PNG", help="Draw measured against predicted, before and after.")
 @json_option
 @quiet_option
 def calibrate(

@@ -245,7 +245,7 @@ def _step(line: int, iteration: int, record: str, part: int) -> LogStep | None:
 
 
 def _step_times(lines: list[str]) -> list[LogStep]:
-    found = []
+    found: list[LogStep] = []
     for number, line in enumerate(lines, start=1):
         for match in _STEP_TIME.finditer(line) if "Step Time" in line else ():
             if 0 < float(match[1]) < 1e6:
@@ -260,23 +260,27 @@ def _step_times(lines: list[str]) -> list[LogStep]:
 def _arguments(lines: list[str], name: str) -> MegatronArguments | None:
     """The arguments of the last start, as Megatron-LM prints them."""
     starts = [index for index, line in enumerate(lines) if _DUMP_START.search(line)]
-    start = starts[-1] if starts else next(
-        (index for index, line in enumerate(lines) if ".." in line and _DUMP_LINE.search(line)), None
-    )  # fmt: skip
-    if start is None:
+    if not starts:
+        starts = [index for index, line in enumerate(lines) if _is_dump(line)][:1]
+    if not starts:
         return None
+    start = starts[-1]
     block = []
     for line in lines[start : start + _MOST_DUMP]:
         if _DUMP_END.search(line):
             break
-        block.append(line.rstrip("\r") if _DUMP_LINE.search(line) else "")
+        block.append(line.rstrip("\r") if _is_dump(line) else "")
     if sum(bool(line) for line in block) < 3:
         return None
     try:
         return read_arguments("\n".join(block), name)
     except InputError as error:
-        line = None if error.line is None else error.line + start
-        raise InputError(error.message, advice=error.advice, file=name, line=line) from None
+        number = None if error.line is None else error.line + start
+        raise InputError(error.message, advice=error.advice, file=name, line=number) from None
+
+
+def _is_dump(line: str) -> bool:
+    return ".." in line and _DUMP_LINE.search(line) is not None
 
 
 __all__ = ["LogStep", "TrainingLog", "read_log", "read_log_file"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.importers.megatron_args import MegatronArguments
 from meshplan.scenarios.importers.megatron_sections import ScenarioPart
 from meshplan.scenarios.schema import Scenario

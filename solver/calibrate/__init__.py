@@ -7,9 +7,12 @@
 ``determined``   which efficiencies the runs determine, and what the others are confounded with
 ``validate``     error on runs that a fit has not seen; the error band
 ``result``       :func:`calibrate`, and :class:`CalibrationReport`
+``findings``     what became of each efficiency, and of each run
+``wording``      its sentences
 ``document``     the calibration as a YAML file that scenarios can name
 ``report``       the result for people
 ``picture``      measured against predicted, before and after
+``extras``       a message where SciPy or Matplotlib is not installed
 ===============  =============================================================================
 
 SciPy does the fit and Matplotlib the picture; neither is needed elsewhere, so both are extras.

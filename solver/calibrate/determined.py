@@ -47,7 +47,8 @@ def covariance(information: NDArray[np.float64]) -> NDArray[np.float64]:
     """Posterior covariance from what the runs say, and the prior."""
     import numpy as np
 
-    return np.linalg.inv(information + np.eye(len(information)) / PRIOR_SD**2)
+    precision = information + np.eye(len(information)) / PRIOR_SD**2
+    return np.asarray(np.linalg.inv(precision), dtype=np.float64)
 
 
 def eliminate(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from meshplan.scenarios.calibration import Efficiencies
 
 if TYPE_CHECKING:
-    from meshplan.solver.calibrate.result import CalibrationReport, Parameter
+    from meshplan.solver.calibrate.findings import Parameter
+    from meshplan.solver.calibrate.result import CalibrationReport
 
 _WIDTH = 100
 

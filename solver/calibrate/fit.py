@@ -144,7 +144,7 @@ def fit_all(predictor: Predictor, rows: Sequence[int], start: Fit | None = None)
         size = len(active)
         cov = covariance(information[:size, :size])
         used = float(np.trace(cov @ information[:size, :size]))
-        last, noise = noise, _noise(residuals, weights, used)
+        last, noise = noise, _noise(residuals, weights, _independent(predictor, rows), used)
         remaining, dropped = eliminate(information[:size, :size] * (last / noise) ** 2, active)
         kept |= dropped
         if not dropped and abs(noise / last - 1) < 0.05:
@@ -170,14 +170,25 @@ def _weights(predictor: Predictor, rows: Sequence[int]) -> NDArray[np.float64]:
     return np.array([run.weight / repeats[run.same] for run in runs])
 
 
-def _noise(residuals: NDArray[np.float64], weights: NDArray[np.float64], used: float) -> float:
+def _independent(predictor: Predictor, rows: Sequence[int]) -> float:
+    """How many runs there are, repeats counted once; fewer where a few weigh most."""
+    heaviest: dict[tuple[object, ...], float] = {}
+    for row in rows:
+        run = predictor.runs[row]
+        heaviest[run.same] = max(heaviest.get(run.same, 0.0), run.weight)
+    weights = heaviest.values()
+    return float(sum(weights) ** 2 / sum(weight**2 for weight in weights))
+
+
+def _noise(
+    residuals: NDArray[np.float64], weights: NDArray[np.float64], runs: float, used: float
+) -> float:
     """Noise from the median residual; with few runs mostly what was assumed before."""
     import numpy as np
 
     order = np.argsort(np.abs(residuals))
     share = np.cumsum(weights[order]) / weights.sum()
     median = float(np.abs(residuals)[order][int(np.searchsorted(share, 0.5))])
-    runs = float(weights.sum() ** 2 / (weights**2).sum())
     free = max(runs - used, 0.0)
     seen = (median / _MEDIAN_SHARE) ** 2 * (runs / free if free >= 1 else 1.0)
     mixed = math.sqrt((_WORTH * _NOISE**2 + free * seen) / (_WORTH + free))

@@ -9,7 +9,8 @@ from meshplan.solver.calibrate.extras import need
 from meshplan.solver.judge import model_tflops_per_gpu
 
 if TYPE_CHECKING:
-    from meshplan.solver.calibrate.result import CalibrationReport, RunError
+    from meshplan.solver.calibrate.findings import RunError
+    from meshplan.solver.calibrate.result import CalibrationReport
 
 #: Runs that have a line of their own; of more the worst are shown.
 _MOST_LINES = 30
@@ -30,8 +31,8 @@ def draw(report: CalibrationReport) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_INCHES, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+    canvas: Any = FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.15))
     _scatter(left, report)
     _lines(right, report)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from meshplan.solver.calibrate.result import CalibrationReport, Parameter
+    from meshplan.solver.calibrate.findings import Parameter
+    from meshplan.solver.calibrate.result import CalibrationReport
 
 _WORST = 5
 

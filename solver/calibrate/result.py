@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from meshplan.scenarios.calibration import Calibration, default_calibration, read_calibration
 from meshplan.solver.calibrate.determined import MOST_LEFT, PRIOR_SD, Kept
 from meshplan.solver.calibrate.extras import need
+from meshplan.solver.calibrate.findings import Parameter, RunError
 from meshplan.solver.calibrate.fit import WILD, Fit, fit
 from meshplan.solver.calibrate.predict import CANDIDATES, Predictor
-from meshplan.solver.calibrate.runs import DEFAULT, Run, read_runs
+from meshplan.solver.calibrate.runs import DEFAULT, read_runs
 from meshplan.solver.calibrate.validate import (
     Band,
     Ties,
@@ -25,9 +25,8 @@ from meshplan.solver.calibrate.validate import (
     throughput_errors,
     ties,
 )
+from meshplan.solver.calibrate.wording import provenance, what_to_know
 from meshplan.solver.report.data import RESULT_VERSION
-from meshplan.solver.report.words import counted
-from meshplan.solver.time.trust import LINEAR_ATTENTION
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,72 +34,6 @@ if TYPE_CHECKING:
 _WIDTH = 100
 #: A logarithm of a multiplier beyond this is two standard deviations of the prior away.
 _FAR = 2 * PRIOR_SD
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """What became of one efficiency.
-
-    Attributes
-    ----------
-    name
-        As in the calibration.
-    base, value
-        Before and after.
-    spread
-        Standard deviation of ``value``; None unless it was fitted.
-    status
-        ``fitted``; ``kept``, as the data cannot tell; ``idle``, as no run depends on it.
-    reason
-        Why it is kept, or what to know about the value, in a sentence.
-    confounded_with, correlation
-        The parameter that it cannot be told from, and how strongly.
-    """
-
-    name: str
-    base: float
-    value: float
-    spread: float | None = None
-    status: str = "fitted"
-    reason: str = ""
-    confounded_with: str | None = None
-    correlation: float | None = None
-
-
-@dataclass(frozen=True)
-class RunError:
-    """Measured and predicted seconds per step of one run.
-
-    Attributes
-    ----------
-    before_s, after_s
-        Predicted by the base and by the fit.
-    unseen_s
-        Predicted by a fit that has not seen the run's group, if there is one.
-    wild
-        Whether the run is so far off that the fit passes it over.
-    """
-
-    run: Run
-    before_s: float
-    after_s: float
-    unseen_s: float | None
-    wild: bool
-
-    @property
-    def before(self) -> float:
-        """Error of the throughput that the base predicts."""
-        return self.run.step_s / self.before_s - 1
-
-    @property
-    def after(self) -> float:
-        """Error of the throughput that the fit predicts."""
-        return self.run.step_s / self.after_s - 1
-
-    @property
-    def unseen(self) -> float | None:
-        """Error of the throughput that a fit without the run predicts."""
-        return None if self.unseen_s is None else self.run.step_s / self.unseen_s - 1
 
 
 @dataclass(frozen=True)
@@ -161,19 +94,7 @@ class CalibrationReport:
             "source": self.source,
             "base": {"name": self.base.name, "error_band": self.base.error_band},
             "calibration": self.calibration.model_dump(mode="json"),
-            "parameters": [
-                {
-                    "name": one.name,
-                    "status": one.status,
-                    "base": one.base,
-                    "value": one.value,
-                    "spread": None if one.spread is None else round(one.spread, 6),
-                    "reason": one.reason,
-                    "confounded_with": one.confounded_with,
-                    "correlation": None if one.correlation is None else round(one.correlation, 3),
-                }
-                for one in self.parameters
-            ],
+            "parameters": [one.to_json() for one in self.parameters],
             "errors": {
                 "before": round(self.before, 6),
                 "after": round(self.after, 6),
@@ -188,7 +109,7 @@ class CalibrationReport:
                 "before": {"ties": self.ties_before.ties, "right": self.ties_before.right},
                 "after": {"ties": self.ties_after.ties, "right": self.ties_after.right},
             },
-            "runs": [_row_data(row) for row in self.rows],
+            "runs": [row.to_json() for row in self.rows],
             "notes": list(self.notes),
         }
 
@@ -307,7 +228,7 @@ def _report(
         name=name,
         date=date,
         error_band=band.value,
-        provenance=_provenance(runs, source, date, base, errors, groups, band),
+        provenance=provenance(runs, source, date, base, errors, groups, band),
         parameters=efficiencies,
     )
     return CalibrationReport(
@@ -324,7 +245,7 @@ def _report(
         band=band,
         ties_before=ties(runs, before, base.error_band),
         ties_after=ties(runs, after, band.value),
-        notes=_notes(runs, rows, parameters, unseen is not None),
+        notes=what_to_know(runs, rows, parameters, unseen is not None),
     )
 
 
@@ -369,103 +290,6 @@ def _why(kept: Kept, other: str | None) -> str:
     if other is not None:
         return f" it from {other} (correlation {kept.correlation:+.2f})"
     return " it from the others"
-
-
-def _provenance(
-    runs: tuple[Run, ...],
-    source: str,
-    date: datetime.date,
-    base: Calibration,
-    errors: dict[str, float | None],
-    groups: int,
-    band: Band,
-) -> str:
-    models = sorted({run.problem.model.name for run in runs})
-    clusters = sorted({run.problem.cluster.node_type.gpu for run in runs})
-    said = "1 measured run" if len(runs) == 1 else f"{len(runs)} measured runs"
-    text = (
-        f"fitted to {said} in {Path(source).name} ({', '.join(models)}; {', '.join(clusters)}) on "
-        f"{date.isoformat()}, from calibration {base.name}; mean error {errors['after']:.1%}"
-    )
-    if errors["unseen"] is None:
-        whose = "the base's" if band.source == "base" else "the error of the fit"
-        return (
-            f"{text}, not cross-validated: {groups} groups of runs are too few; the band is {whose}"
-        )
-    return f"{text}, cross-validated {errors['unseen']:.1%} over {groups} groups of runs"
-
-
-def _notes(
-    runs: tuple[Run, ...],
-    rows: tuple[RunError, ...],
-    parameters: tuple[Parameter, ...],
-    validated: bool,
-) -> tuple[str, ...]:
-    notes = []
-    wild = [row.run.name for row in rows if row.wild]
-    if wild:
-        names = ", ".join(wild[:5]) + (" and others" if len(wild) > 5 else "")
-        text = (
-            f"{names}: so far off that the fit passes over it, though errors and band count it; "
-            "measure it again, or check its layout"
-        )
-        tame = [row for row in rows if not row.wild]
-        if validated and tame:
-            total = sum(row.run.weight for row in tame)
-            mean = sum(row.run.weight * abs(row.unseen or 0.0) for row in tame) / total
-            text += f". Without it the error on unseen runs is {mean:.1%}"
-        notes.append(text)
-    if not any(one.status == "fitted" for one in parameters):
-        notes.append("nothing was fitted: add runs whose layouts and lengths differ more")
-    linear = sorted(
-        {
-            run.problem.model.name
-            for run in runs
-            if any(kind.attention in LINEAR_ATTENTION for kind in run.problem.kinds)
-        }
-    )
-    if linear:
-        notes.append(
-            f"{', '.join(linear)}: reports show no error band for linear attention, calibrated or "
-            "not"
-        )
-    chosen = Counter(key for run in runs for key in _chosen(run))
-    if chosen:
-        said = ", ".join(f"{key} ({counted(number, 'run')})" for key, number in chosen.items())
-        notes.append(
-            f"layouts leave open what meshplan then chose, as the fastest that fits: {said}; state "
-            "what the runs had"
-        )
-    return tuple(notes)
-
-
-def _chosen(run: Run) -> Iterator[str]:
-    """What decides the time, was not stated, and was chosen for being fast or legal."""
-    for note in run.notes:
-        key, _, reason = note.partition(": ")
-        if "fastest" in reason or "best that is legal" in reason:
-            name, _, value = key.partition(" = ")
-            if not (name == "optimizer_offload" and value == "0"):
-                yield name
-
-
-def _row_data(row: RunError) -> dict[str, Any]:
-    unseen = row.unseen
-    return {
-        "line": row.run.line,
-        "name": row.run.name,
-        "scenario": row.run.scenario,
-        "layout": row.run.stated,
-        "weight": row.run.weight,
-        "measured": {row.run.measure: row.run.measured},
-        "step_s": round(row.run.step_s, 6),
-        "before_s": round(row.before_s, 6),
-        "after_s": round(row.after_s, 6),
-        "error_before": round(row.before, 6),
-        "error_after": round(row.after, 6),
-        "error_cross_validated": None if unseen is None else round(unseen, 6),
-        "wild": row.wild,
-    }
 
 
 __all__ = ["CalibrationReport", "Parameter", "RunError", "calibrate"]

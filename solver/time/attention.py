@@ -66,9 +66,17 @@ def _up_projections(problem: Problem, tp: int, tokens: int) -> list[tuple]:  # t
     ]
 
 
-def _rope_bytes(problem: Problem, tp: int, tokens: int) -> float:
-    """Bytes of RoPE and QK-norm, forward."""
+def _rope_bytes(problem: Problem, kind: LayerKind, tp: int, tokens: int) -> float:
+    """Bytes of what lies between projections and core, forward.
+
+    Attention: RoPE and QK-norm.  Gated delta net and Mamba: convolution, reading and writing of
+    the scan, and the gated norm; 4 + 4 + 6 bytes an element of the inner width (estimate).
+    """
     card = problem.model
+    if kind.attention == "gdn":
+        return tokens / tp * 14 * card.gdn_value_heads * card.gdn_value_dim
+    if kind.attention == "mamba":
+        return tokens / tp * 14 * card.mamba_heads * card.mamba_head_dim
     return tokens / tp * 6 * (card.query_width + 2 * card.kv_width)
 
 
@@ -90,7 +98,7 @@ def attention_us(
     shapes = _projections(problem, kind, tp, tokens)
     ups = _up_projections(problem, tp, tokens) if kind.attention == "mla" else []
     norms = elementwise_us(problem, tokens / tp * 10 * card.hidden)  # of two such halves
-    rope = elementwise_us(problem, _rope_bytes(problem, tp, tokens))
+    rope = elementwise_us(problem, _rope_bytes(problem, kind, tp, tokens))
     gather = card.hidden
     if kind.attention == "mla":  # only the latents are gathered over TP
         gather = card.q_lora_rank + card.kv_lora_rank + card.qk_rope_head_dim or card.hidden

@@ -7,10 +7,15 @@ from functools import lru_cache
 
 from meshplan.constraints.problem import Problem
 from meshplan.solver.time.device import elementwise_us, gemm_backward_us, gemm_forward_us
+from meshplan.solver.time.dispatch import expected_groups
 from meshplan.solver.time.links import tp_exchange_us
 
 #: Bytes of the activation function per element of its output, forward and backward.
 _ACTIVATION_BYTES = (6, 10)
+#: Traffic of an activation that is not fused: GPT-OSS clamps, gates and adds a bias in steps.
+_UNFUSED_ACTIVATION = 5.0
+#: Traffic of the permutation with the all-to-all dispatcher, over that of one fused kernel.
+_PLAIN_PERMUTATION = 2.0
 
 
 @lru_cache(maxsize=65536)
@@ -40,16 +45,25 @@ def shared_experts_us(
     return math.ceil(_mlp_us(problem, tp, attention_tokens, width, replay=replay))
 
 
+def _activation_bytes(problem: Problem) -> tuple[float, float]:
+    """Bytes of the activation function per element, forward and backward."""
+    ahead, back = _ACTIVATION_BYTES
+    card = problem.model
+    factor = _UNFUSED_ACTIVATION if card.mlp_bias and card.gated else 1.0
+    return ahead * factor, back * factor
+
+
 def _mlp_us(problem: Problem, tp: int, tokens: int, ffn: int, *, replay: int) -> float:
     card, h = problem.model, problem.model.hidden
     gate = 2 if card.gated else 1
     shapes = ((tokens, h, gate * ffn / tp), (tokens, ffn / tp, h))
     exchange = tp_exchange_us(problem, tp, tokens, h)
     elements = tokens * ffn / tp
+    ahead, back = _activation_bytes(problem)
     forward = sum(gemm_forward_us(problem, *shape) for shape in shapes) + exchange.forward
-    forward += elementwise_us(problem, elements * _ACTIVATION_BYTES[0])
+    forward += elementwise_us(problem, elements * ahead)
     backward = sum(gemm_backward_us(problem, *shape) for shape in shapes) + exchange.backward
-    backward += elementwise_us(problem, elements * _ACTIVATION_BYTES[1])
+    backward += elementwise_us(problem, elements * back)
     return forward + backward + (forward if replay else 0.0)
 
 
@@ -59,6 +73,7 @@ def experts_us(
     moe_tokens: int,
     ep: int,
     etp: int,
+    dispatcher: str,
     rc_moe: int,
     rc_moe_act: int,
     rc_full: int,
@@ -77,8 +92,12 @@ def experts_us(
     shapes = ((per_expert, latent, gate * ffn), (per_expert, ffn, latent))
     forward = sum(gemm_forward_us(problem, *shape, count=local) for shape in shapes)
     backward = sum(gemm_backward_us(problem, *shape, count=local) for shape in shapes)
-    activation = elementwise_us(problem, rows * ffn * _ACTIVATION_BYTES[0])
-    permutation = elementwise_us(problem, 2 * (moe_tokens + rows) * card.hidden * 2)
+    activation = elementwise_us(problem, rows * ffn * _activation_bytes(problem)[0])
+    # A fused dispatcher sends each token once to every rank that it goes to, and copies it there.
+    sent = moe_tokens * expected_groups(card.experts, card.topk, ep)
+    permutation = elementwise_us(problem, 2 * (sent + rows) * latent * 2)
+    if dispatcher == "alltoall":
+        permutation *= _PLAIN_PERMUTATION
     router = gemm_forward_us(problem, moe_tokens, card.hidden, card.experts, bf16=True)
     if card.moe_latent:
         shape = (moe_tokens, card.hidden, latent)

@@ -13,7 +13,8 @@ from meshplan.scenarios.calibration import default_calibration
 from meshplan.solver.time.step import step_time
 
 #: Efficiencies of an imaginary cluster that is worse than the default in two ways.
-TRUTH = {"gemm_bf16": 0.5, "memory": 0.25}
+_DEFAULT = default_calibration().parameters
+TRUTH = {"gemm_bf16": _DEFAULT.gemm_bf16 * 0.85, "memory": _DEFAULT.memory * 0.8}
 SCENARIOS = {
     "moe": ("qwen3-30b-a3b", 4096, 512),
     "long": ("qwen3-30b-a3b", 32768, 64),

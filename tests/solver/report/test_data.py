@@ -153,7 +153,7 @@ def test_linear_attention_has_no_error_band() -> None:
     assert time["error_band"] is None
     assert time["note"] == "not-calibrated-for-linear-attention"
     time = _report().to_json()["time"]
-    assert (time["error_band"], time["note"]) == (0.08, None)
+    assert (time["error_band"], time["note"]) == (0.1, None)
 
 
 def test_check_has_violations_with_nearest_values() -> None:

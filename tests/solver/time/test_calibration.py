@@ -23,7 +23,7 @@ def test_only_linear_attention_is_not_calibrated() -> None:
         linear |= {name} if band is None else set()
     assert {"qwen3-next-80b-a3b", "nemotron-3-nano-30b-a3b"} <= linear
     bands = {"deepseek-v3": error_band(problem("deepseek-v3"))}
-    assert bands["deepseek-v3"] == default_calibration().error_band == 0.08
+    assert bands["deepseek-v3"] == default_calibration().error_band == 0.10
 
 
 def test_one_such_layer_is_enough() -> None:
@@ -37,10 +37,10 @@ def test_header_counts_what_is_fitted() -> None:
     folder = resources.files("meshplan.scenarios").joinpath("calibrations")
     text = folder.joinpath("default.yaml").read_text("utf-8")
     assert len(re.findall(r"# fitted, spread", text)) == 8
-    assert "The fit had 8 parameters" in text
+    assert 'The 8 values marked "fitted"' in text
 
 
-@pytest.mark.parametrize("part", ["6.3 %", "28 rows", "two sweeps", "not used here"])
+@pytest.mark.parametrize("part", ["median", "mean", "16 %", "left out of the fit"])
 def test_provenance_does_not_claim_too_much(part: str) -> None:
-    """Tests that the error at long context comes with what it rests on."""
+    """Tests that the provenance gives the mean beside the better median, and held-out figures."""
     assert part in default_calibration().provenance
