@@ -7,8 +7,9 @@ compares what the model says::
     python benchmarks/throughput_accuracy.py [--no-fit] [--json PATH] [FILE ...]
 
 FILE defaults to ``benchmarks/data/published_runs.csv``; any file with its columns will do.  Rows
-that the columns speak against are predicted and printed, but neither fitted nor counted; rows that
-cannot be predicted are listed with the reason.  TFLOP/s are compared, but for rows whose FLOPs
+that the columns speak against are predicted and printed, but neither fitted nor counted; rows whose
+settings are guesses are not fitted on, and have sums of their own; rows that cannot be predicted
+are listed with the reason.  TFLOP/s are compared, but for rows whose FLOPs
 were counted by another formula: there tokens/s.
 
 Parameters are fitted on training rows alone and judged on held-out ones: random halves of the
@@ -92,6 +93,7 @@ def _row(case: Case, figure: float) -> Row:
         seq_len=problem.seq_len,
         hybrid=error_band(problem) is None,
         apart=case.apart,
+        doubt=case.doubt,
         flags=case.flags,
     )
 

@@ -20,7 +20,7 @@ WORST = 25
 
 @dataclass(frozen=True)
 class Row:
-    """A row with the model's figure by the shipped parameters; ``reason`` if it was left out."""
+    """A row with the model's figure by the shipped parameters, or the reason to leave it out."""
 
     id: str
     model: str
@@ -34,8 +34,14 @@ class Row:
     seq_len: int = 0
     hybrid: bool = False
     apart: str = ""
+    doubt: str = ""
     reason: str = ""
     flags: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether the headline counts the row."""
+        return not (self.reason or self.apart or self.doubt)
 
     @property
     def error(self) -> float:
@@ -80,11 +86,13 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
 def baseline(cases: Sequence[Case], *, layouts: bool) -> dict[int, float]:
     """Mean TFLOP/s of the other rows of a model, GPU and precision; rows without others are absent.
 
-    With ``layouts`` the rows that share the layout are left out as well.
+    With ``layouts`` the rows that share the layout are left out as well.  Rows in doubt do not
+    take part.
     """
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, case in enumerate(cases):
-        groups[case.model, case.gpu, case.problem.precision].append(i)
+        if not case.doubt:
+            groups[case.model, case.gpu, case.problem.precision].append(i)
     found = {}
     for members in groups.values():
         for i in members:
@@ -102,16 +110,32 @@ def baseline(cases: Sequence[Case], *, layouts: bool) -> dict[int, float]:
     return found
 
 
-def errors_of(cases: Sequence[Case], predicted: Mapping[int, float]) -> list[float]:
-    """Errors in percent of predictions by the index of the case."""
-    return [100 * (value / cases[i].tflops - 1) for i, value in predicted.items()]
+def errors_of(
+    cases: Sequence[Case],
+    predicted: Mapping[int, float],
+    *,
+    doubtful: bool = False,
+    least_seq_len: int = 0,
+) -> list[float]:
+    """Errors in percent of predictions by the index of the case; rows in doubt if asked for."""
+    return [
+        100 * (value / cases[i].tflops - 1)
+        for i, value in predicted.items()
+        if (doubtful or not cases[i].doubt) and cases[i].problem.seq_len >= least_seq_len
+    ]
 
 
-def pairs(cases: Sequence[Case], predicted: Mapping[int, float], *, precision: bool) -> list[Pair]:
+def pairs(
+    cases: Sequence[Case],
+    predicted: Mapping[int, float],
+    *,
+    precision: bool,
+    doubtful: bool = False,
+) -> list[Pair]:
     """All pairs on the same model, GPUs, length and release (and precision)."""
     groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for i, case in enumerate(cases):
-        if i in predicted:
+        if i in predicted and (doubtful or not case.doubt):
             release = case.measured.run.release or case.measured.run.source
             kind = case.problem.precision if precision else ""
             groups[(*case.place, release, kind)].append(i)
@@ -148,7 +172,7 @@ def report(
     outcomes: Sequence[Outcome],
     series: Sequence[str],
 ) -> str:
-    """Everything, as text: ``cases`` are the counted rows, ``default`` their predictions."""
+    """Everything, as text; ``cases`` are all rows but those apart, ``default`` their predictions."""
     lines = _table(rows) + _left_out(rows) + _groups(rows)
     lines += _comparison(cases, default, outcomes)
     for outcome in outcomes:
@@ -158,7 +182,12 @@ def report(
     lines += [*_pairs(cases, default, outcomes), "", *series, *_worst(rows, cases, outcomes)]
     apart = sum(bool(row.apart) for row in rows)
     left = sum(bool(row.reason) for row in rows)
-    lines += ["", f"{len(rows)} rows: {len(cases)} counted, {apart} set apart, {left} left out"]
+    doubt = sum(bool(case.doubt) for case in cases)
+    lines += [
+        "",
+        f"{len(rows)} rows: {len(cases) - doubt} counted, {doubt} in doubt, {apart} set apart, "
+        f"{left} left out",
+    ]
     return "\n".join(lines)
 
 
@@ -174,6 +203,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
         flags = "; ".join(f for f in row.flags if not f.startswith(("gradient_dtype", "cross_ent",
                           "moment_dtype", "fp8_param")))  # fmt: skip
         note = f"[apart: {row.apart}] " if row.apart else ""
+        note += f"[in doubt: {row.doubt}] " if row.doubt else ""
         lines.append(
             f"{_name(row.id, 57):58}{_name(row.layout, 45):46}{row.predicted:7.0f}"
             f"{row.measured:9.0f}{row.error:+7.1f}%  {note}{flags}".rstrip()
@@ -210,16 +240,16 @@ _GROUPS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 def _groups(rows: Sequence[Row]) -> list[str]:
     known = [row for row in rows if not row.reason]
-    counted = [row for row in known if not row.apart]
+    counted = [row for row in known if row.counts]
     lines = ["", f"{'shipped parameters, errors in percent':48}{_HEAD}"]
     for name, chosen in (
         ("all counted rows", counted),
         ("  without linear attention", [row for row in counted if not row.hybrid]),
         ("  linear attention (no error band claimed)", [row for row in counted if row.hybrid]),
         ("  long context (16K or more)", [row for row in counted if row.seq_len >= LONG]),
-        ("  settings not known (no recipe fits)", [r for r in counted if _unknown(r)]),
+        ("rows in doubt", [row for row in known if row.doubt and not row.apart]),
+        ("counted rows and those in doubt", [row for row in known if not row.apart]),
         ("rows set apart", [row for row in known if row.apart]),
-        ("all rows, those set apart put back", known),
     ):
         lines.append(_sum_line(name, [row.error for row in chosen]))
     for title, key in _GROUPS:
@@ -227,10 +257,6 @@ def _groups(rows: Sequence[Row]) -> list[str]:
         for value in sorted({key(row) for row in counted}):
             lines.append(_sum_line(value, [row.error for row in counted if key(row) == value]))
     return lines
-
-
-def _unknown(row: Row) -> bool:
-    return any(flag.startswith("settings of the run not known") for flag in row.flags)
 
 
 def _comparison(
@@ -245,19 +271,18 @@ def _comparison(
         label = {"all rows": "fitted on all rows (in sample)"}.get(family, f"{family} left out")
         lines.append(_sum_line(label, errors))
         if family == "layouts":
-            each = [summary(errors_of(cases, one.predicted))["mape"] for one in chosen]
+            each = [summary(errors_of(cases, one.predicted)).get("mape", 0.0) for one in chosen]
             lines[-1] += f"   spread over seeds {statistics.pstdev(each):.1f}"
         if family in ("model", "GPU type"):
             lines += [
                 _sum_line(f"  {one.split.name}", errors_of(cases, one.predicted)) for one in chosen
             ]
-        long = [
-            100 * (value / cases[i].tflops - 1)
-            for one in chosen
-            for i, value in one.predicted.items()
-            if cases[i].problem.seq_len >= LONG
-        ]
-        lines.append(_sum_line("  of these long context (16K or more)", long))
+        for label, ask in (
+            ("  of these long context (16K or more)", {"least_seq_len": LONG}),
+            ("  with rows in doubt put back", {"doubtful": True}),
+        ):
+            found = [e for one in chosen for e in errors_of(cases, one.predicted, **ask)]  # type: ignore[arg-type]
+            lines.append(_sum_line(label, found))
     lines += ["", f"{'against a trivial baseline, on the same rows':48}{_HEAD}"]
     for layouts in (False, True):
         plain = baseline(cases, layouts=layouts)
@@ -323,10 +348,12 @@ def _worst(rows: Sequence[Row], cases: Sequence[Case], outcomes: Sequence[Outcom
         i: by_id[case.id].predicted for i, case in enumerate(cases)
     }
     errors = {i: 100 * (value / cases[i].tflops - 1) for i, value in predicted.items()}
-    lines = ["", f"the {WORST} worst rows (held-out prediction; shipped parameters)"]
+    lines = ["", f"the {WORST} worst rows (held-out prediction; shipped parameters; ? in doubt)"]
     for i in sorted(errors, key=lambda i: -abs(errors[i]))[:WORST]:
         row = by_id[cases[i].id]
-        lines.append(f"  {_name(row.id, 55):56}{errors[i]:+7.1f}%{row.error:+7.1f}%  {row.layout}")
+        mark = "?" if row.doubt else " "
+        figures = f"{errors[i]:+7.1f}%{row.error:+7.1f}%"
+        lines.append(f"{mark} {_name(row.id, 55):56}{figures}  {row.layout}")
     return lines
 
 
@@ -340,7 +367,7 @@ def as_json(
     outcomes: Sequence[Outcome],
 ) -> str:
     """All rows and sums."""
-    counted = [row for row in rows if not row.reason and not row.apart]
+    counted = [row for row in rows if row.counts]
     families = ("all rows", "layouts", "model", "GPU type")
     found = pairs(cases, default, precision=False)
     data = {

@@ -4,8 +4,11 @@
 ``app``       the group of commands, faults in words, exit codes
 ``solve``     ``meshplan solve``
 ``check``     ``meshplan check``
+``memory``    ``meshplan memory``
+``flops``     ``meshplan flops``
+``calibrate`` ``meshplan calibrate``
 ``test``      ``meshplan test``; ``expectations`` and ``junit`` help it
-``imports``   ``meshplan import args`` and ``meshplan import model``
+``imports``   ``meshplan import args``, ``model`` and ``runs``
 ``rules``     ``meshplan rules`` and ``meshplan explain``
 ``models``    ``meshplan models``
 ``clusters``  ``meshplan clusters``

@@ -97,16 +97,27 @@ def _lines(axes: Any, report: CalibrationReport) -> None:
     band = report.band.value * 100
     axes.axvspan(-band, band, color=_BAND, alpha=0.12, linewidth=0)
     axes.axvline(0, color="black", linewidth=0.8)
-    before = [row.before * 100 for row in rows]
-    after = [row.after * 100 for row in rows]
+    limit = _limit(report)
+    before = [_within(row.before * 100, limit) for row in rows]
+    after = [_within(row.after * 100, limit) for row in rows]
     axes.hlines(places, before, after, color="#d0d0d0", linewidth=1, zorder=1)
     axes.scatter(before, places, s=26, facecolors="white", edgecolors=_BEFORE, zorder=2,
                  label="before")  # fmt: skip
     axes.scatter(after, places, s=26, color=_AFTER, zorder=3, label="after")
-    unseen = [(row.unseen * 100, place) for place, row in enumerate(rows) if row.unseen is not None]
+    unseen = [
+        (_within(row.unseen * 100, limit), place)
+        for place, row in enumerate(rows)
+        if row.unseen is not None
+    ]
     if unseen:
         axes.scatter(*zip(*unseen, strict=True), s=34, marker="|", color="#c4501b", zorder=4,
                      label="unseen (cross-validated)")  # fmt: skip
+    for place, row in enumerate(rows):
+        if abs(row.after * 100) > limit:
+            side = 1 if row.after > 0 else -1
+            axes.annotate(f"{row.after:+.0%}, beyond the page", (side * limit * 0.96, place),
+                          ha="right" if side > 0 else "left", va="center", fontsize=8)  # fmt: skip
+    axes.set_xlim(-limit * 1.04, limit * 1.04)
     names = [_plain(row.run.name[:34]) + (" (passed over)" if row.wild else "") for row in rows]
     axes.set_yticks(list(places), names, fontsize=8 if len(rows) > 18 else 9)
     axes.set_ylim(-0.7, max(len(rows), 4) - 0.3)
@@ -116,6 +127,17 @@ def _lines(axes: Any, report: CalibrationReport) -> None:
     axes.grid(axis="x", color="#e8e8e8", zorder=0)
     axes.set_axisbelow(True)
     axes.legend(loc="best", fontsize=8, framealpha=0.9)
+
+
+def _limit(report: CalibrationReport) -> float:
+    """Largest error that the page shows, in percent: one wild run shall not squeeze the others."""
+    tame = [row for row in report.rows if not row.wild] or list(report.rows)
+    errors = [abs(error or 0.0) for row in tame for error in (row.before, row.after, row.unseen)]
+    return 100 * max(1.15 * max(errors), 1.3 * report.band.value)
+
+
+def _within(value: float, limit: float) -> float:
+    return min(max(value, -limit), limit)
 
 
 __all__ = ["draw"]

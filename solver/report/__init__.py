@@ -7,6 +7,8 @@
 ``text``        reports in text, on a terminal, as HTML
 ``summary``     section: the answer, layout, throughput, memory
 ``bars``        section: memory by rank and time of a step
+``memory``      memory of one layout, event by event and item by item
+``flops``       FLOPs of one model by part and length
 ``remarks``     sections that are lists
 ``words``       words and numbers that the sections share
 ==============  ================================================

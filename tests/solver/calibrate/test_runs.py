@@ -93,7 +93,8 @@ def test_calibration_of_a_scenario_does_not_matter(tmp_path: Path) -> None:
                                        "you meant")),
         (HEADER + 'moe.yaml,"tp=1,eq=8",9,,,,\n', ("runs.csv:2:", "unknown key", "you meant ep")),
         (HEADER + 'moe.yaml,"tp=1,ep=7",9,,,,\n',
-         ("runs.csv:2: layout is 'tp=1,ep=7', which is illegal: ", "7 does not divide", "the run had ep = ")),
+         ("runs.csv:2: layout is 'tp=1,ep=7', which is illegal: ", "7 does not divide",
+          "the run had ep = ")),
     ],
 )  # fmt: skip
 def test_bad_rows_are_refused(text: str, words: tuple[str, ...], tmp_path: Path) -> None:
