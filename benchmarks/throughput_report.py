@@ -172,7 +172,7 @@ def report(
     outcomes: Sequence[Outcome],
     series: Sequence[str],
 ) -> str:
-    """Everything, as text; ``cases`` are all rows but those apart, ``default`` their predictions."""
+    """Everything, as text; ``cases`` are all rows but those apart, with their predictions."""
     lines = _table(rows) + _left_out(rows) + _groups(rows)
     lines += _comparison(cases, default, outcomes)
     for outcome in outcomes:
