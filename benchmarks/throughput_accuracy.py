@@ -49,7 +49,8 @@ _DENSE = ("tp", "cp", "pp", "vpp")
 
 def judge(measured: Sequence[Measured]) -> tuple[list[Row], list[Case], dict[int, float]]:
     """All rows, the counted ones as cases, and the predictions of these by shipped parameters."""
-    rows, cases = [], []
+    rows: list[Row] = []
+    cases: list[Case] = []
     predicted: dict[int, float] = {}
     values = defaults()
     for one in measured:

@@ -281,7 +281,7 @@ def _comparison(
             ("  of these long context (16K or more)", {"least_seq_len": LONG}),
             ("  with rows in doubt put back", {"doubtful": True}),
         ):
-            found = [e for one in chosen for e in errors_of(cases, one.predicted, **ask)]  # type: ignore[arg-type]
+            found = [e for one in chosen for e in errors_of(cases, one.predicted, **ask)]
             lines.append(_sum_line(label, found))
     lines += ["", f"{'against a trivial baseline, on the same rows':48}{_HEAD}"]
     for layouts in (False, True):
