@@ -147,9 +147,8 @@ def calibration(problem: Any, values: Sequence[float]) -> Calibration:
     """The problem's calibration with these values of the fitted parameters."""
     own = problem.calibration
     update = dict(zip(FITTED, values, strict=True))
-    changed: Calibration = own.model_copy(
-        update={"parameters": own.parameters.model_copy(update=update)}
-    )
+    parameters = own.parameters.model_copy(update=update)
+    changed: Calibration = own.model_copy(update={"parameters": parameters})
     return changed
 
 
