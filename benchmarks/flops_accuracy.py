@@ -37,6 +37,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.command_line import exit_code  # noqa: E402
 from benchmarks.memory_models import model_of  # noqa: E402
 from benchmarks.memory_words import Unusable  # noqa: E402
 from meshplan.scenarios.cards import load_card  # noqa: E402
@@ -357,21 +358,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="PATH", help="write all rows as JSON, too")
     parser.add_argument("--all", action="store_true", help="print rows that agree, too")
     options = parser.parse_args(arguments)
-    try:
-        cells = [row for path in options.file for row in read_rows(path)]
-        rows = [compare(row) for row in cells]
-        print(report(rows, _flags(cells), options.all))
-        if options.json is not None:
-            found = [asdict(one) | {"error": one.error} for one in rows]
-            data = {"summary": summary(rows), "rows": found}
-            options.json.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+    return exit_code(lambda: _compare(options))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    cells = [row for path in options.file for row in read_rows(path)]
+    rows = [compare(row) for row in cells]
     sums = summary(rows)
+    print(report(rows, _flags(cells), options.all))
+    if options.json is not None:
+        found = [asdict(one) | {"error": one.error} for one in rows]
+        data = {"summary": sums, "rows": found}
+        options.json.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
     return 1 if sums["comparable"] and sums["share"] < SHARE else 0
 
 

@@ -28,10 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import memory_words as words  # noqa: E402
+from benchmarks.command_line import exit_code  # noqa: E402
 from benchmarks.memory_report import Reading, Row, as_json, report, write_csv  # noqa: E402
 from benchmarks.memory_rows import Run, read_runs  # noqa: E402
 from benchmarks.memory_scenario import Prediction, effects, predict  # noqa: E402
-from meshplan.scenarios.errors import InputError  # noqa: E402
 
 DATA = ROOT / "benchmarks" / "data"
 FILES = (DATA / "memory_runs.csv", DATA / "memory_published.csv")
@@ -155,19 +155,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="PATH", help="write all results as JSON, too")
     parser.add_argument("--csv", type=Path, metavar="PATH", help="write the readings as CSV, too")
     options = parser.parse_args(arguments)
-    try:
-        rows = judge_runs([run for path in options.file for run in read_runs(path)])
-        print(report(rows))
-        if options.json is not None:
-            options.json.write_text(as_json(rows), "utf-8")
-        if options.csv is not None:
-            write_csv(options.csv, rows)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+    return exit_code(lambda: _compare(options))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    rows = judge_runs([run for path in options.file for run in read_runs(path)])
+    print(report(rows))
+    if options.json is not None:
+        options.json.write_text(as_json(rows), "utf-8")
+    if options.csv is not None:
+        write_csv(options.csv, rows)
     return 0
 
 

@@ -97,11 +97,9 @@ class Prediction:
     @property
     def verdict(self) -> str:
         """``fits``, ``tight`` (close to what may be used) or ``overfull``; hosts are left aside."""
-        from meshplan.constraints.memory.verdict import TIGHT_SHARE
+        from meshplan.constraints.memory.verdict import verdict_of
 
-        if self.peak_gib > (1 + TIGHT_SHARE) * self.capacity_gib:
-            return "overfull"
-        return "tight" if self.peak_gib > (1 - TIGHT_SHARE) * self.capacity_gib else "fits"
+        return verdict_of(self.peak_gib, self.capacity_gib)
 
     def gib(self, kind: str) -> float:
         """The model's figure of a kind, on the row's rank."""

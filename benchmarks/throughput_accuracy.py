@@ -27,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.command_line import exit_code  # noqa: E402
 from benchmarks.memory_words import Unusable  # noqa: E402
 from benchmarks.throughput_fit import (  # noqa: E402
     Clock,
@@ -39,7 +40,6 @@ from benchmarks.throughput_report import Row, as_json, report  # noqa: E402
 from benchmarks.throughput_rows import Measured, read_measured  # noqa: E402
 from benchmarks.throughput_scenario import Case, case_of  # noqa: E402
 from benchmarks.throughput_series import series  # noqa: E402
-from meshplan.scenarios.errors import InputError  # noqa: E402
 
 FILES = (ROOT / "benchmarks" / "data" / "published_runs.csv",)
 #: Fewest counted rows for which a fit on half of them says anything.
@@ -107,21 +107,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-fit", action="store_true", help="shipped parameters alone")
     parser.add_argument("--workers", type=int, default=2, help="processes of the fit")
     options = parser.parse_args(arguments)
-    try:
-        measured = [one for path in options.file for one in read_measured(path)]
-        rows, cases, predicted = judge(measured)
-        outcomes: list[Outcome] = []
-        if not options.no_fit and len(cases) >= LEAST_ROWS:
-            outcomes = cross_validate(cases, options.workers)
-        print(report(rows, cases, predicted, outcomes, series(measured)))
-        if options.json is not None:
-            options.json.write_text(as_json(rows, cases, predicted, outcomes), "utf-8")
-    except (InputError, MissingExtra) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+    return exit_code(lambda: _compare(options), MissingExtra)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    measured = [one for path in options.file for one in read_measured(path)]
+    rows, cases, predicted = judge(measured)
+    outcomes: list[Outcome] = []
+    if not options.no_fit and len(cases) >= LEAST_ROWS:
+        outcomes = cross_validate(cases, options.workers)
+    print(report(rows, cases, predicted, outcomes, series(measured)))
+    if options.json is not None:
+        options.json.write_text(as_json(rows, cases, predicted, outcomes), "utf-8")
     return 0
 
 

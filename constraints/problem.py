@@ -186,11 +186,6 @@ class Problem:
             return offload > 0 or self.training.moment_bytes < 4
         return self.training.precision_aware
 
-    @property
-    def full_iteration_graph(self) -> bool:
-        """Whether one CUDA graph holds the whole iteration."""
-        return self.training.full_iteration_graph
-
     @cached_property
     def param_remainders(self) -> bool:
         """Whether the precision-aware optimizer keeps 16 bits of each fp32 master weight.

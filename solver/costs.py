@@ -15,13 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from meshplan.constraints.memory.activations import (
-    attention_activation,
-    dense_mlp_activation,
-    exchange_activation,
-    graph_activation,
-    moe_activation,
-)
+from meshplan.constraints.memory.activations import activation_terms
 from meshplan.constraints.memory.offloaded import offload_staging, offloaded_activation
 from meshplan.constraints.memory.overhead import (
     communicator,
@@ -308,14 +302,8 @@ def _static(axes: Axes, parts: Sequence[str]) -> StaticCosts:
 
 
 def _activation(axes: Axes, kind: LayerKind) -> Array:
-    table = axes.table
-    whole = (attention_activation, exchange_activation, graph_activation)
-    saved = total([table(term, kind=kind) for term in whole])
-    if kind.mlp == "moe":
-        saved = saved + table(moe_activation, kind=kind)
-    elif kind.mlp == "dense":
-        saved = saved + table(dense_mlp_activation, kind=kind)
-    return saved
+    terms = [term for part in activation_terms(kind).values() for term in part]
+    return total([axes.table(term, kind=kind) for term in terms])
 
 
 def _gpu_us(axes: Axes, kind: LayerKind) -> Array:

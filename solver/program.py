@@ -301,15 +301,14 @@ class _Program:
         self, static: StaticCosts, rank: int, cell: int, slots: Sequence[dict[LayerKind, Any]]
     ) -> Any:
         """A part of the parameters' memory of a stage."""
-        total: Any = sum(self._weigh(static.layer, cell, counts) for counts in slots)
-        for holds, array in (
-            (rank == 0, static.first),
-            (rank == self.shape.pp - 1, static.output),
-            (self._holds_mtp(rank), static.mtp),
-        ):
-            if holds:
-                total = total + int(array[cell])
-        return total
+        layers: Any = sum(self._weigh(static.layer, cell, counts) for counts in slots)
+        ends = static.of_rank(
+            np.zeros_like(static.first),
+            first=rank == 0,
+            last=rank == self.shape.pp - 1,
+            mtp=self._holds_mtp(rank),
+        )
+        return layers + int(ends[cell])
 
     def _resident(self, rank: int, cell: int, slots: Sequence[dict[LayerKind, Any]]) -> Any:
         """Memory of a stage that stays over the whole step."""

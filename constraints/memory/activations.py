@@ -9,6 +9,7 @@ Sources: Megatron-LM d98e8a64 ``core/transformer`` (``attention.py``, ``multi_la
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from meshplan.constraints.memory.formats import input_bytes
@@ -263,3 +264,16 @@ def graph_activation(
         return 0
     shard = attention_tokens / problem.sequence_shards(tp)
     return quanta(shard * 2 * problem.model.hidden)
+
+
+def activation_terms(kind: LayerKind) -> dict[str, tuple[Callable[..., int], ...]]:
+    """What a layer of ``kind`` saves, by part of the layer; each term takes ``kind``."""
+    terms: dict[str, tuple[Callable[..., int], ...]] = {
+        "attention": (attention_activation, exchange_activation),
+        "graph inputs": (graph_activation,),
+    }
+    if kind.mlp == "moe":
+        terms["experts"] = (moe_activation,)
+    elif kind.mlp == "dense":
+        terms["MLP"] = (dense_mlp_activation,)
+    return terms

@@ -7,13 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshplan.constraints.layout import Layout, Slot
-from meshplan.constraints.memory.activations import (
-    attention_activation,
-    dense_mlp_activation,
-    exchange_activation,
-    graph_activation,
-    moe_activation,
-)
+from meshplan.constraints.memory.activations import activation_terms
 from meshplan.constraints.memory.offloaded import offload_staging
 from meshplan.constraints.memory.overhead import (
     communicator,
@@ -29,9 +23,8 @@ from meshplan.constraints.memory.overhead import (
 from meshplan.constraints.memory.stage import (
     WORKING_TERMS,
     RankMemory,
-    chunk_activation,
-    rank_live_chunks,
     rank_memory,
+    worst_moment,
 )
 from meshplan.constraints.memory.static import (
     STATIC_PARTS,
@@ -125,11 +118,7 @@ def _activations(
     """Saved activations at the schedule's worst moment, by layer kind and half."""
     if not memory.activations:
         return
-    sizes = [chunk_activation(problem, layout, slot) for slot in slots]
-    worst = max(
-        rank_live_chunks(problem, layout, memory.rank),
-        key=lambda vector: sum(n * size for n, size in zip(vector, sizes, strict=True)),
-    )
+    _, worst = worst_moment(problem, layout, slots, memory.rank)
     live: Counter[LayerKind] = Counter()
     for number, slot in zip(worst, slots, strict=True):
         for kind, n in kind_counts(problem.model, slot).items():
@@ -138,22 +127,13 @@ def _activations(
             live[problem.model.mtp_kind] += number * problem.model.mtp_layers
     counted = 0
     for kind, n in live.items():
-        for name, saved in _halves(problem, layout, kind):
-            counted += n * saved
-            yield Item("activations", f"{name} of {n} live layers ({kind})", n * saved)
+        for part, terms in activation_terms(kind).items():
+            saved = n * sum(evaluate(term, problem, layout, kind=kind) for term in terms)
+            counted += saved
+            name = "inputs" if part == "attention" and layout.recompute_full else part
+            yield Item("activations", f"{name} of {n} live layers ({kind})", saved)
     # Checkpoints of several layers, or of some: less than a layer's input each.
     yield Item("activations", "checkpoints beyond a layer each", memory.activations - counted)
-
-
-def _halves(problem: Problem, layout: Layout, kind: LayerKind) -> Iterator[tuple[str, int]]:
-    attention = evaluate(attention_activation, problem, layout, kind=kind)
-    attention += evaluate(exchange_activation, problem, layout, kind=kind)
-    yield ("inputs" if layout.recompute_full else "attention"), attention
-    yield "graph inputs", evaluate(graph_activation, problem, layout, kind=kind)
-    if kind.mlp == "moe":
-        yield "experts", evaluate(moe_activation, problem, layout, kind=kind)
-    elif kind.mlp == "dense":
-        yield "MLP", evaluate(dense_mlp_activation, problem, layout, kind=kind)
 
 
 def _at_work(

@@ -6,13 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from meshplan.constraints.layout import Layout, Slot
-from meshplan.constraints.memory.activations import (
-    attention_activation,
-    dense_mlp_activation,
-    exchange_activation,
-    graph_activation,
-    moe_activation,
-)
+from meshplan.constraints.memory.activations import activation_terms
 from meshplan.constraints.memory.offloaded import offload_staging, offloaded_activation
 from meshplan.constraints.memory.overhead import (
     RESERVED_OVER_ALLOCATED,
@@ -163,14 +157,11 @@ class RankMemory:
 
 def layer_activation(problem: Problem, layout: Layout, kind: LayerKind) -> int:
     """Activations that one layer of ``kind`` saves on the GPU for one micro-batch."""
-    total = evaluate(attention_activation, problem, layout, kind=kind)
-    total += evaluate(exchange_activation, problem, layout, kind=kind)
-    total += evaluate(graph_activation, problem, layout, kind=kind)
-    if kind.mlp == "moe":
-        total += evaluate(moe_activation, problem, layout, kind=kind)
-    elif kind.mlp == "dense":
-        total += evaluate(dense_mlp_activation, problem, layout, kind=kind)
-    return total
+    return sum(
+        evaluate(term, problem, layout, kind=kind)
+        for terms in activation_terms(kind).values()
+        for term in terms
+    )
 
 
 def rank_memory(problem: Problem, layout: Layout, rank: int) -> RankMemory:
@@ -191,11 +182,7 @@ def rank_memory(problem: Problem, layout: Layout, rank: int) -> RankMemory:
 
 def _events(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) -> Iterator[Event]:
     """What comes on top of the resident memory; events with nothing of their own are left out."""
-    per_chunk = [chunk_activation(problem, layout, slot) for slot in slots]
-    live = max(
-        sum(count * size for count, size in zip(vector, per_chunk, strict=True))
-        for vector in rank_live_chunks(problem, layout, rank)
-    )
+    live, _ = worst_moment(problem, layout, slots, rank)
     working = max(evaluate(term, problem, layout) for term in WORKING_TERMS)
     working += evaluate(offload_staging, problem, layout)
     yield Event("backward", activations=live, working=working)
@@ -211,6 +198,19 @@ def _events(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) 
 def rank_live_chunks(problem: Problem, layout: Layout, rank: int) -> tuple[tuple[int, ...], ...]:
     """Live micro-batches of each chunk of a rank at the worst moments of the step."""
     return live_chunks(layout.pp, layout.vpp, layout.ga, rank, problem.extra_warmup)
+
+
+def worst_moment(
+    problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int
+) -> tuple[int, tuple[int, ...]]:
+    """Most activations that a rank keeps alive, and the live micro-batches of each chunk then."""
+    sizes = [chunk_activation(problem, layout, slot) for slot in slots]
+
+    def alive(moment: tuple[int, ...]) -> int:
+        return sum(number * size for number, size in zip(moment, sizes, strict=True))
+
+    worst = max(rank_live_chunks(problem, layout, rank), key=alive)
+    return alive(worst), worst
 
 
 def chunk_activation(problem: Problem, layout: Layout, slot: Slot) -> int:
@@ -319,4 +319,5 @@ __all__ = [
     "layer_activation",
     "rank_live_chunks",
     "rank_memory",
+    "worst_moment",
 ]

@@ -31,7 +31,13 @@ def verdict(problem: Problem, ranks: Sequence[RankMemory]) -> Verdict:
     A tight layout may lie above the capacity, in the headroom: the search never plans that, but
     such layouts were seen to run, and others not.
     """
-    peak = max(rank.peak for rank in ranks)
-    if peak > (1 + TIGHT_SHARE) * problem.capacity or fills_host(problem, ranks):
+    if fills_host(problem, ranks):
         return "overfull"
-    return "tight" if peak > (1 - TIGHT_SHARE) * problem.capacity else "fits"
+    return verdict_of(max(rank.peak for rank in ranks), problem.capacity)
+
+
+def verdict_of(peak: float, capacity: float) -> Verdict:
+    """The verdict on a peak alone, in the unit of the capacity."""
+    if peak > (1 + TIGHT_SHARE) * capacity:
+        return "overfull"
+    return "tight" if peak > (1 - TIGHT_SHARE) * capacity else "fits"

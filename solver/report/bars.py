@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshplan.solver.report.words import EVENT_WORDS, seconds
+from meshplan.solver.report.words import EVENT_WORDS, runs_of_ranks, seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -65,16 +65,9 @@ def memory_bars(memory: dict[str, Any], width: int) -> RenderableType:
 def _memory_rows(stages: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     if len(stages) <= _MOST_ROWS:
         return [(f"rank {stage['rank']}", stage) for stage in stages]
-    runs: list[tuple[int, dict[str, Any]]] = []
-    for stage in stages:
-        same = {**stage, "rank": 0}
-        if runs and {**runs[-1][1], "rank": 0} == same:
-            runs[-1] = (runs[-1][0], stage)
-        else:
-            runs.append((stage["rank"], stage))
     return [
         (f"{first}-{stage['rank']}" if first != stage["rank"] else f"rank {first}", stage)
-        for first, stage in runs
+        for first, stage in runs_of_ranks(stages)
     ]
 
 

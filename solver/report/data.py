@@ -151,7 +151,7 @@ def _layout_part(problem: Problem, layout: Layout) -> dict[str, Any]:
 
 
 def _graphs(problem: Problem, layout: Layout) -> list[str]:
-    return ["full_iteration"] if problem.full_iteration_graph else list(layout.cuda_graphs)
+    return ["full_iteration"] if problem.training.full_iteration_graph else list(layout.cuda_graphs)
 
 
 def _pipeline_data(problem: Problem, layout: Layout) -> dict[str, Any]:
@@ -184,13 +184,13 @@ def _memory_data(problem: Problem, cost: Cost) -> dict[str, Any]:
     fullest = max(cost.ranks, key=lambda rank: rank.peak)
     node = problem.node_type
     return {
-        "capacity_gib": _gib(problem.capacity),
-        "peak_gib": _gib(cost.peak),
+        "capacity_gib": gib(problem.capacity),
+        "peak_gib": gib(cost.peak),
         "verdict": verdict(problem, cost.ranks),
-        "allocated_gib": _gib(fullest.allocated),
-        "reserved_gib": _gib(fullest.reserved),
-        "host_capacity_gib": _gib(problem.host_capacity * node.gpus_per_node),
-        "host_gib": _gib(max(rank.host for rank in cost.ranks) * node.gpus_per_node),
+        "allocated_gib": gib(fullest.allocated),
+        "reserved_gib": gib(fullest.reserved),
+        "host_capacity_gib": gib(problem.host_capacity * node.gpus_per_node),
+        "host_gib": gib(max(rank.host for rank in cost.ranks) * node.gpus_per_node),
         "stages": [stage_data(rank) for rank in cost.ranks],
     }
 
@@ -199,14 +199,14 @@ def stage_data(rank: RankMemory) -> dict[str, Any]:
     """Memory of one pipeline rank as plain data."""
     return {
         "rank": rank.rank,
-        **{f"{part}_gib": _gib(getattr(rank, part)) for part in PARTS},
-        "peak_gib": _gib(rank.peak),
+        **{f"{part}_gib": gib(getattr(rank, part)) for part in PARTS},
+        "peak_gib": gib(rank.peak),
         "peak_event": rank.event,
         "events": {
-            event.name: _gib(rank.peak - rank.peak_event.total + event.total)
+            event.name: gib(rank.peak - rank.peak_event.total + event.total)
             for event in rank.events
         },
-        "host_gib": _gib(rank.host),
+        "host_gib": gib(rank.host),
     }
 
 
@@ -301,7 +301,8 @@ def _advisory_data(advisories: tuple[tuple[str, str], ...]) -> list[dict[str, st
     return [{"id": name, "text": text} for name, text in advisories]
 
 
-def _gib(quanta: int) -> float:
+def gib(quanta: int) -> float:
+    """Quanta in GiB, as results give them."""
     return round(quanta / QUANTA_PER_GIB, 3)
 
 
@@ -314,6 +315,7 @@ __all__ = [
     "RESULT_VERSION",
     "check_data",
     "dumps",
+    "gib",
     "infeasible_data",
     "plan_data",
     "unknown_data",

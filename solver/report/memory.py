@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from meshplan.constraints.memory.stage import PARTS
-from meshplan.constraints.problem import QUANTA_PER_GIB
-from meshplan.solver.report.data import check_data
-from meshplan.solver.report.words import EVENT_WORDS
+from meshplan.solver.report.data import check_data, gib
+from meshplan.solver.report.words import EVENT_WORDS, runs_of_ranks
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +38,7 @@ def memory_data(report: MemoryReport) -> dict[str, Any]:
         "items": {
             "rank": report.rank,
             "parts": [
-                {"part": item.part, "name": item.name, "gib": _gib(item.quanta)}
+                {"part": item.part, "name": item.name, "gib": gib(item.quanta)}
                 for item in report.items
             ],
         },
@@ -53,8 +52,8 @@ def _lever_data(lever: Lever, peak_gib: float) -> dict[str, Any]:
         "change": lever.change,
         "path": lever.path,
         "value": lever.value,
-        "peak_gib": _gib(lever.peak),
-        "difference_gib": round(_gib(lever.peak) - peak_gib, 3),
+        "peak_gib": gib(lever.peak),
+        "difference_gib": round(gib(lever.peak) - peak_gib, 3),
         "rank": lever.rank,
         "event": lever.event,
         "verdict": lever.verdict,
@@ -99,7 +98,8 @@ def _event_table(memory: dict[str, Any]) -> Table:
     table = _grid("left", *["right"] * (4 + len(names) + host))
     table.add_row("rank", "weights", "gradients", "optimizer", "overhead", *heads,
                   *(["host"] if host else []), style="dim")  # fmt: skip
-    for label, stage in _runs(memory["stages"]):
+    for first, stage in runs_of_ranks(memory["stages"]):
+        label = str(first) if first == stage["rank"] else f"{first}-{stage['rank']}"
         cells = [
             f"{stage[f'{part}_gib']:.2f}"
             for part in ("weights", "gradients", "optimizer", "overhead")
@@ -114,20 +114,6 @@ def _event_table(memory: dict[str, Any]) -> Table:
 
 def _event_head(name: str) -> str:
     return {"update_dense": "update dense", "update_expert": "update experts"}.get(name, name)
-
-
-def _runs(stages: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """Stages with labels; runs of stages that are equal but for their rank are one."""
-    runs: list[tuple[int, dict[str, Any]]] = []
-    for stage in stages:
-        if runs and {**runs[-1][1], "rank": 0} == {**stage, "rank": 0}:
-            runs[-1] = (runs[-1][0], stage)
-        else:
-            runs.append((stage["rank"], stage))
-    return [
-        (str(first) if first == stage["rank"] else f"{first}-{stage['rank']}", stage)
-        for first, stage in runs
-    ]
 
 
 def _item_table(memory: dict[str, Any]) -> Table:
@@ -154,10 +140,6 @@ def _lever_table(memory: dict[str, Any]) -> Table:
             where,
         )
     return table
-
-
-def _gib(quanta: int) -> float:
-    return round(quanta / QUANTA_PER_GIB, 3)
 
 
 __all__ = ["memory_data", "memory_sections"]

@@ -13,6 +13,17 @@ EVENT_WORDS = {
 }
 
 
+def runs_of_ranks(stages: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Runs of pipeline ranks that are equal but for their number: the first, and the last stage."""
+    runs: list[tuple[int, dict[str, Any]]] = []
+    for stage in stages:
+        if runs and {**runs[-1][1], "rank": 0} == {**stage, "rank": 0}:
+            runs[-1] = (runs[-1][0], stage)
+        else:
+            runs.append((stage["rank"], stage))
+    return runs
+
+
 def seconds(value: float) -> str:
     """A duration with three digits that count: ``583 s``, ``34.5 s``, ``0.214 s``, ``8.1 ms``."""
     if value >= 100:

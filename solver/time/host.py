@@ -25,7 +25,7 @@ def host_us(
     cg_moe_router: int,
 ) -> int:
     """Launch time of one layer of ``kind``, forward and backward; none in a whole graph."""
-    if problem.full_iteration_graph:
+    if problem.training.full_iteration_graph:
         return 0
     time = efficiencies(problem).host_moe_layer_ms * 1e3
     if problem.node_type.multi_node_nvlink:
