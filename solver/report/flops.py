@@ -12,10 +12,12 @@ from meshplan.scenarios import (
     ModelCard,
     Scenario,
     card_names,
+    input_files,
     load,
     load_card,
     resolve_model,
 )
+from meshplan.scenarios.cards import card_file
 from meshplan.scenarios.checks import shown
 from meshplan.scenarios.flops import (
     COUNTINGS,
@@ -183,7 +185,7 @@ def _found(model: object) -> tuple[ModelCard, int | None, tuple[str, ...]]:
     name = str(model)
     if name in card_names():
         return load_card(name), None, ()
-    if name == "-" or name.endswith(".json"):
+    if _is_huggingface(name):
         return _huggingface(name)
     if name.endswith(_FILES) or _is_file(name):
         return _found(load(name))
@@ -193,6 +195,19 @@ def _found(model: object) -> tuple[ModelCard, int | None, tuple[str, ...]]:
         raise InputError(
             f"MODEL is {shown(name)}, which is neither a model card nor a file", advice=error.advice
         ) from None
+
+
+def files_of(model: str) -> dict[str, str | Path]:
+    """The files that :func:`flops` reads for a model, by what names them."""
+    if (card := card_file(model)) is not None:
+        return {"the model card": card}
+    if _is_huggingface(model):
+        return {"MODEL": model}
+    return {**input_files(load(model))}
+
+
+def _is_huggingface(name: str) -> bool:
+    return name == "-" or name.endswith(".json")
 
 
 def _is_file(name: str) -> bool:
