@@ -13,6 +13,9 @@ from typing import Any
 from meshplan.cli.whole_file import DASH, WholeFile, keep_apart, output_file
 from meshplan.scenarios.errors import InputError
 
+#: Data of the benchmarks: some of it is read whatever files are given.
+_DATA = Path(__file__).parent / "data"
+
 
 def exit_code(action: Callable[[], int], *refusals: type[Exception]) -> int:
     """What ``action`` returns; 2, and a message, if input or output fails it.
@@ -56,7 +59,9 @@ class Results:
         self._files: dict[str, WholeFile | None] = {
             option: output_file(path, option) for option, path in paths.items()
         }
-        keep_apart(self._files.values(), {f"FILE {n}": path for n, path in enumerate(inputs, 1)})
+        read = {f"FILE {n}": path for n, path in enumerate(inputs, 1)}
+        shipped = {f"data/{path.name}": path for path in _DATA.iterdir()}
+        keep_apart(self._files.values(), {**read, **shipped})
 
     def printing(self) -> AbstractContextManager[Any]:
         """Where the report is printed: on standard error if a result goes to standard output."""

@@ -120,6 +120,7 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "pipeline": None,
         "recompute": None,
         "optimizer_offload": None,
+        "activation_offload": None,
         "dispatcher": None,
         "cuda_graphs": None,
         "memory": None,
@@ -145,6 +146,7 @@ def _layout_part(problem: Problem, layout: Layout) -> dict[str, Any]:
         "pipeline": _pipeline_data(problem, layout) if layout.slots else None,
         "recompute": {"granularity": layout.granularity, "modules": list(layout.recompute)},
         "optimizer_offload": layout.offload / 100,
+        "activation_offload": list(problem.training.activation_offload),
         "dispatcher": layout.dispatcher,
         "cuda_graphs": _graphs(problem, layout),
     }

@@ -137,6 +137,8 @@ def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "pipeline", data["pipeline"]["layout"]
     yield "recompute", recompute_text(data)
     yield "optimizer", offload_text(data)
+    if data["activation_offload"]:
+        yield "activations", f"inputs of {', '.join(data['activation_offload'])} on the host"
     yield "exchange", _exchange_text(model.is_moe, data)
     yield from _cost_rows(data)
 

@@ -137,6 +137,15 @@ def test_benchmarks_do_not_write_over_their_rows(
     assert (files / name).read_bytes() == before
 
 
+def test_benchmarks_do_not_write_over_shipped_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests a file of data that is read beside the rows."""
+    models = ROOT / "benchmarks" / "data" / "memory_models.yaml"
+    before = models.read_bytes()
+    assert flops_accuracy.main(["--json", str(models)]) == 2
+    assert "the same file as data/memory_models.yaml" in capsys.readouterr().err
+    assert models.read_bytes() == before
+
+
 def test_other_files_may_be_written_over(files: Path) -> None:
     """Tests an old result, a new file and a device; a file is replaced whole."""
     (files / "old.json").write_text("old", "utf-8")
