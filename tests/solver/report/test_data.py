@@ -27,8 +27,8 @@ H100_NODE_GIB = 1862
 #: Keys of every answer of a search, in order.
 KEYS = [
     "meshplan_result", "name", "status", "layout", "pipeline", "recompute", "optimizer_offload",
-    "activation_offload", "dispatcher", "cuda_graphs", "memory", "time", "proof", "advisories", "placement", "conflicts",
-    "repairs", "assumed", "binding", "alternatives",
+    "activation_offload", "dispatcher", "cuda_graphs", "memory", "time", "proof", "advisories",
+    "placement", "conflicts", "repairs", "assumed", "binding", "alternatives",
 ]  # fmt: skip
 
 
