@@ -185,9 +185,9 @@ def _lone_mlp_input(problem: Problem, kind: LayerKind, shard: float) -> float:
     return kept(problem, "mlp_norm", shard * 2 * problem.model.hidden)
 
 
-def routed_copies(problem: Problem, moe_tokens: int, etp: int) -> float:
+def routed_copies(problem: Problem, moe_tokens: int, ep: int, etp: int) -> float:
     """Token copies that one rank's experts process: tokens x top-k x ETP x imbalance."""
-    return moe_tokens * problem.model.topk * etp * problem.training.load_imbalance
+    return moe_tokens * problem.model.topk * etp * problem.expert_imbalance(ep)
 
 
 def expert_widths(problem: Problem, etp: int) -> tuple[int, float]:
@@ -201,6 +201,7 @@ def moe_activation(
     problem: Problem,
     kind: LayerKind,
     moe_tokens: int,
+    ep: int,
     etp: int,
     dispatcher: str,
     rc_layernorm: int,
@@ -223,7 +224,7 @@ def moe_activation(
     maps = 4 * card.experts if dispatcher != "alltoall" else 4 * (2 * card.experts + 1)
     saved += moe_tokens * maps
     latent, ffn = expert_widths(problem, etp)
-    copies, gate = routed_copies(problem, moe_tokens, etp), _gate(problem)
+    copies, gate = routed_copies(problem, moe_tokens, ep, etp), _gate(problem)
     saved += copies * (
         kept(problem, "expert_fc1", width * latent) + kept(problem, "moe_act", 2 * gate * ffn) + 4
     )

@@ -29,6 +29,7 @@ def offloaded_activation(
     kind: LayerKind,
     tp: int,
     attention_tokens: int,
+    ep: int,
     etp: int,
     rc_layernorm: int,
     rc_mla_up_proj: int,
@@ -55,7 +56,7 @@ def offloaded_activation(
         total += shard * 2 * card.hidden * ("mlp_norm" in modules)
     if kind.mlp == "moe" and not rc_moe:
         latent, ffn = expert_widths(problem, etp)
-        copies = routed_copies(problem, -(-attention_tokens // tp), etp)
+        copies = routed_copies(problem, -(-attention_tokens // tp), ep, etp)
         total += copies * width * latent * ("expert_fc1" in modules)
         total += copies * 2 * (2 if card.gated else 1) * ffn * ("moe_act" in modules)
     return quanta(total)
@@ -66,6 +67,7 @@ def offload_staging(
     problem: Problem,
     tp: int,
     attention_tokens: int,
+    ep: int,
     etp: int,
     rc_layernorm: int,
     rc_mla_up_proj: int,
@@ -75,7 +77,16 @@ def offload_staging(
     """Offloaded tensors that are on the GPU at the peak: the last layer's and those under way."""
     return _STAGED_LAYERS * max(
         offloaded_activation(
-            problem, kind, tp, attention_tokens, etp, rc_layernorm, rc_mla_up_proj, rc_moe, rc_full
+            problem,
+            kind,
+            tp,
+            attention_tokens,
+            ep,
+            etp,
+            rc_layernorm,
+            rc_mla_up_proj,
+            rc_moe,
+            rc_full,
         )
         for kind in problem.cost_kinds
     )

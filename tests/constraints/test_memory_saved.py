@@ -118,7 +118,7 @@ def test_dropout_after_experts_keeps_a_mask() -> None:
     Megatron-LM ``transformer_layer.py`` ``mlp_bda`` does not ask what the MLP is.
     """
     masked = trained(TOY, hidden_dropout=0.1)
-    sizes = [moe_activation(w, MOE, 8192, 1, "alltoall", 0, 0, 0, 0, 0) for w in (TOY, masked)]
+    sizes = [moe_activation(w, MOE, 8192, 1, 1, "alltoall", 0, 0, 0, 0, 0) for w in (TOY, masked)]
     assert sizes[1] - sizes[0] == 32
 
 
@@ -231,14 +231,14 @@ def test_block_checkpoints_the_first_layers_of_a_slot() -> None:
 
 def test_a_checkpoint_runs_backward_as_a_whole() -> None:
     """Tests that uniform checkpoints of 3 layers bring back what 3 of the largest layers save."""
-    largest = max(layer_saved(TOY, kind, 1, 4096, 1, "alltoall") for kind in TOY.kinds)
+    largest = max(layer_saved(TOY, kind, 1, 4096, 1, 1, "alltoall") for kind in TOY.kinds)
     one, three = (
-        full_layer_working(trained(TOY, recompute_layers=n), 1, 4096, 1, "alltoall", 1)
+        full_layer_working(trained(TOY, recompute_layers=n), 1, 4096, 1, 1, "alltoall", 1)
         for n in (1, 3)
     )
     assert three - one == 2 * largest
     block = trained(TOY, recompute_layers=3, recompute_method="block")
-    assert full_layer_working(block, 1, 4096, 1, "alltoall", 1) == one
+    assert full_layer_working(block, 1, 4096, 1, 1, "alltoall", 1) == one
 
 
 # -- activations on the host -----------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_what_leaves_the_gpu_arrives_on_the_host(name: str, module: str) -> None
     for kind, tp in itertools.product(where.cost_kinds, (1, 2)):
         one = Layout(tp=tp, mbs=2)
         left = layer_activation(where, one, kind) - layer_activation(offloaded, one, kind)
-        arrived = offloaded_activation(offloaded, kind, tp, 8192, 1, 0, 0, 0, 0)
+        arrived = offloaded_activation(offloaded, kind, tp, 8192, 1, 1, 0, 0, 0, 0)
         assert left == pytest.approx(arrived, abs=2)
 
 
@@ -275,9 +275,9 @@ def test_what_leaves_the_gpu_arrives_on_the_host(name: str, module: str) -> None
 def test_offloaded_modules_of_deepseek_v3(module: str, per_token: int) -> None:
     """Tests the saved input of each module, bf16, tp = 1, at 4096 tokens: 1/64 quantum a byte."""
     where = trained(DSV3, activation_offload=(module,))
-    assert offloaded_activation(where, MLA_MOE, 1, 4096, 1, 0, 0, 0, 0) == per_token // 64
+    assert offloaded_activation(where, MLA_MOE, 1, 4096, 1, 1, 0, 0, 0, 0) == per_token // 64
     # Two layers' are on the GPU: the last one's and those under way.
-    assert offload_staging(where, 1, 4096, 1, 0, 0, 0, 0) == 2 * (per_token // 64)
+    assert offload_staging(where, 1, 4096, 1, 1, 0, 0, 0, 0) == 2 * (per_token // 64)
 
 
 def test_offload_of_an_fp8_output_moves_the_quantised_copy() -> None:
@@ -288,7 +288,7 @@ def test_offload_of_an_fp8_output_moves_the_quantised_copy() -> None:
     where = problem("deepseek-v3", gpus=256, precision="fp8-current")
     moved = trained(where, activation_offload=("attn_proj",))
     left = _attention(where, MLA_MOE) - _attention(moved, MLA_MOE)
-    assert left == offloaded_activation(moved, MLA_MOE, 1, 4096, 1, 0, 0, 0, 0) == 256
+    assert left == offloaded_activation(moved, MLA_MOE, 1, 4096, 1, 1, 0, 0, 0, 0) == 256
 
 
 @pytest.mark.parametrize(
