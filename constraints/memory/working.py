@@ -13,10 +13,10 @@ from meshplan.constraints.memory.activations import (
     attention_activation,
     dense_mlp_activation,
     expert_widths,
-    kv_width,
     moe_activation,
     routed_copies,
 )
+from meshplan.constraints.memory.inputs import kv_width
 from meshplan.constraints.problem import Problem, quanta
 from meshplan.scenarios.model_card import LayerKind
 
