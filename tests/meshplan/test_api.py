@@ -67,7 +67,7 @@ def test_flops_takes_a_name_or_a_scenario(tmp_path: Path) -> None:
     6 * (4096/2) * 2 * 4096 a layer for the causal half of the scores and of the values.
     """
     report = meshplan.flops("llama-3.1-8b", [4096, 8192])
-    assert isinstance(report, meshplan.FlopsReport) and report.status == "ok"
+    assert isinstance(report, meshplan.FlopsReport)
     assert list(report.parts) == [4096, 8192]
     core = 32 * 6 * 2048 * 2 * 4096
     assert report.parts[4096].attention_core == core
