@@ -88,6 +88,11 @@ class FlopsReport:
         """``ok``: whatever can go wrong is bad input."""
         return "ok"
 
+    @property
+    def parts(self) -> dict[int, FlopsBreakdown]:
+        """FLOPs of one token by part, by sequence length."""
+        return {seq_len: flops_per_token(self.card, seq_len) for seq_len in self.seq_lens}
+
     def to_json(self) -> dict[str, Any]:
         """The report as plain data (``docs/cli.md``)."""
         card = self.card
@@ -100,7 +105,7 @@ class FlopsReport:
                 "active": active_parameters(card),
                 "mtp": card.mtp_copies * mtp_parameters(card).total,
             },
-            "flops": [_length_data(card, seq_len) for seq_len in self.seq_lens],
+            "flops": [_length_data(card, *each) for each in self.parts.items()],
             "notes": list(self.notes),
         }
 
@@ -234,8 +239,7 @@ def _huggingface(name: str) -> tuple[ModelCard, int | None, tuple[str, ...]]:
 # -- data --------------------------------------------------------------------------------------
 
 
-def _length_data(card: ModelCard, seq_len: int) -> dict[str, Any]:
-    counted = flops_per_token(card, seq_len)
+def _length_data(card: ModelCard, seq_len: int, counted: FlopsBreakdown) -> dict[str, Any]:
     total = counted.total
     return {
         "seq_len": seq_len,

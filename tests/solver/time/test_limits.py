@@ -19,17 +19,10 @@ from meshplan.solver.time.mlp import experts_us
 from meshplan.solver.time.step import layer_parts_us, layer_us, step_time
 from meshplan.solver.time.update import dense_exchange_us, expert_exchange_us
 from tests.constraints.factories import problem
+from tests.solver.time.legal_layouts import with_links
 
 MODELS = ("toy-dense", "toy-moe", "llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3")
 PRECISIONS = ("bf16", "fp8-block", "mxfp8", "nvfp4")
-
-
-def _with_links(where: Problem, **figures: float) -> Problem:
-    """The same problem with some figures of its node type multiplied."""
-    node = where.node_type
-    changed = {name: getattr(node, name) * factor for name, factor in figures.items()}
-    cluster = dataclasses.replace(where.cluster, node_type=node.model_copy(update=changed))
-    return dataclasses.replace(where, cluster=cluster)
 
 
 def _layout(where: Problem, ranks: tuple[int, ...] | None = None, vpp: int = 1, **decisions):  # type: ignore[no-untyped-def]
@@ -90,7 +83,7 @@ def test_faster_links_never_slow_a_step(name: str, figure: str, degrees: dict[st
     """Tests that doubling NVLink or NIC makes no step slower, on 32 GPUs in 4 domains."""
     where = problem(name, gpus=32)
     layout = _layout(where, **degrees)
-    faster = _with_links(where, **{figure: 2.0})
+    faster = with_links(where, **{figure: 2.0})
     assert step_time(faster, layout).step_us <= step_time(where, layout).step_us
 
 
