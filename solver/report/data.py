@@ -14,6 +14,7 @@ from meshplan.constraints.memory.stage import PARTS, RankMemory
 from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import format_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu
 from meshplan.solver.report.breakdown import step_breakdown_us
 from meshplan.solver.report.placement import placement_data
@@ -32,7 +33,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         **_head(plan.problem, plan.status),
-        **_layout_part(plan.problem, plan.layout),
+        **_layout_part(plan.problem, plan.layout, plan.cost),
         **_cost_part(plan.problem, plan.layout, plan.cost),
         "proof": _proof_data(plan.proof, _stopped_by(plan)),
         "advisories": _advisory_data(plan.advisories),
@@ -83,7 +84,7 @@ def check_data(report: CheckReport) -> dict[str, Any]:
             }
             for one in report.violations
         ],
-        **_layout_part(problem, layout),
+        **_layout_part(problem, layout, report.cost),
         **_cost_part(problem, layout, report.cost),
         "advisories": _advisory_data(report.advisories),
         "placement": placement_data(problem, layout),
@@ -136,14 +137,15 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
     }
 
 
-def _layout_part(problem: Problem, layout: Layout) -> dict[str, Any]:
+def _layout_part(problem: Problem, layout: Layout, cost: Cost | None = None) -> dict[str, Any]:
+    """All decisions; what the even split would cost only beside a ``cost``."""
     return {
         "layout": {
             **{name: getattr(layout, name) for name in _DEGREES},
             "gpus": layout.gpus,
             "cp_comm": layout.cp_comm,
         },
-        "pipeline": _pipeline_data(problem, layout) if layout.slots else None,
+        "pipeline": _pipeline_data(problem, layout, cost) if layout.slots else None,
         "recompute": {"granularity": layout.granularity, "modules": list(layout.recompute)},
         "optimizer_offload": layout.offload / 100,
         "activation_offload": list(problem.training.activation_offload),
@@ -156,7 +158,7 @@ def _graphs(problem: Problem, layout: Layout) -> list[str]:
     return ["full_iteration"] if problem.training.full_iteration_graph else list(layout.cuda_graphs)
 
 
-def _pipeline_data(problem: Problem, layout: Layout) -> dict[str, Any]:
+def _pipeline_data(problem: Problem, layout: Layout, cost: Cost | None) -> dict[str, Any]:
     return {
         "layout": format_layout(layout.slots, problem.model.mtp_layers),
         "slots": [
@@ -170,6 +172,20 @@ def _pipeline_data(problem: Problem, layout: Layout) -> dict[str, Any]:
             }
             for index, slot in enumerate(layout.slots)
         ],
+        "even": None if cost is None else _even_data(problem, layout),
+    }
+
+
+def _even_data(problem: Problem, layout: Layout) -> dict[str, Any] | None:
+    even = even_split(problem, layout)
+    if even is None:
+        return None
+    return {
+        "layout": format_layout(even.layout.slots, problem.model.mtp_layers),
+        "exact": even.exact,
+        "step_s": _seconds(even.cost.time.step_us / 1e6),
+        "peak_gib": gib(even.cost.peak),
+        "verdict": verdict(problem, even.cost.ranks),
     }
 
 

@@ -73,7 +73,7 @@ def test_plan_has_the_keys_of_the_contract() -> None:
     assert set(data["layout"]) == {
         "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "mbs", "ga", "gbs", "gpus", "cp_comm",
     }  # fmt: skip
-    assert set(data["pipeline"]) == {"layout", "slots"}
+    assert set(data["pipeline"]) == {"layout", "slots", "even"}
     assert set(data["pipeline"]["slots"][0]) == {
         "rank", "chunk", "layers", "embedding", "mtp", "loss",
     }  # fmt: skip
