@@ -6,7 +6,7 @@ framework refuses it, a rule does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from meshplan.constraints.layout import Layout
@@ -14,11 +14,23 @@ from meshplan.constraints.memory.offloaded import offloaded_activation
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import useful_modules
 from meshplan.constraints.terms import evaluate
+from meshplan.scenarios.model_card import LayerKind
 
 #: Recompute modules that are accepted where the model has no such part; others break a rule.
 _ACCEPTED = ("layernorm", "mlp", "moe", "shared_experts")
 #: What the recompute of ``moe`` runs again by itself.
 _INSIDE_MOE = ("moe_act", "shared_experts")
+
+
+def _no_norm(_: LayerKind) -> bool:
+    return False
+
+
+#: Layers that begin an attention or an MLP with a norm, by the module that offloads its input.
+_NORM_OF: dict[str, Callable[[LayerKind], bool]] = {
+    "attn_norm": lambda kind: kind.attention != "none",
+    "mlp_norm": lambda kind: kind.mlp != "none",
+}
 
 
 def idle_settings(problem: Problem, layout: Layout) -> Iterator[str]:
@@ -69,9 +81,17 @@ def _offload(problem: Problem, layout: Layout) -> Iterator[str]:
         return
     plain = replace(layout, recompute=(), recompute_full=False)
     absent = [name for name in idle if not _offloads(problem, plain, name)]
-    if absent:
+    kinds = problem.cost_kinds
+    fused = [name for name in absent if any(_NORM_OF.get(name, _no_norm)(kind) for kind in kinds)]
+    if fused:
         yield (
-            f"options.activation_offload of {', '.join(absent)}: {problem.model.name} has no such "
+            f"options.activation_offload of {', '.join(fused)}: Transformer Engine fuses this norm "
+            "into the linear layer behind it, so there is no input of its own to move; leave it out"
+        )
+    missing = [name for name in absent if name not in fused]
+    if missing:
+        yield (
+            f"options.activation_offload of {', '.join(missing)}: {problem.model.name} has no such "
             "part; leave it out"
         )
     kept = [name for name in idle if name not in absent]

@@ -109,9 +109,7 @@ class Axes:
 
     def rows_cheapest(self) -> Axes:
         """The same axes, whose tables keep the mesh axis only."""
-        same = Axes(
-            self.problem, self.pp, self.mesh_names, self.mesh, self.others, cheapest=True
-        )
+        same = Axes(self.problem, self.pp, self.mesh_names, self.mesh, self.others, cheapest=True)
         same._columns, same._projections = self._columns, self._projections
         return same
 

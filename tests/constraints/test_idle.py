@@ -90,4 +90,5 @@ def test_settings_of_experts_and_formats() -> None:
     assert "training.load_imbalance = 1.5, training.fused_grouped_mlp = true" in found
     assert "training.fp8_parameters = true: with bf16 nothing is kept in FP8" in found
     found = told(LLAMA, Layout(), activation_offload=("expert_fc1", "mlp_norm"))
-    assert "of expert_fc1: llama-3.1-8b has no such part" in found and "mlp_norm" not in found
+    assert "of expert_fc1: llama-3.1-8b has no such part" in found
+    assert "of mlp_norm: Transformer Engine fuses this norm" in found
