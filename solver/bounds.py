@@ -176,9 +176,13 @@ class Bounds:
         return [rank_table(self.problem, self.shape, rank, top) for rank in range(self.shape.pp)]
 
     def _top(self, limit: Array) -> int:
-        """Most layers that any rank of any cell holds within the time."""
+        """Most layers that any rank of any cell holds within the time, or a few more.
+
+        Rounded up to three binary digits, so that few different tables are asked for.
+        """
         reachable = int(most_in_time(self.problem, self.costs, limit).max(initial=0))
-        return max(1, min(most_layers(self.problem, self.shape), reachable))
+        unit = 1 << max(0, reachable.bit_length() - 3)
+        return max(1, min(most_layers(self.problem, self.shape), -(-reachable // unit) * unit))
 
     def _most_chunks(self) -> int:
         """Chunks of a rank: its heaviest holds that share of its time at least."""
