@@ -165,6 +165,28 @@ class Bounds:
             low = np.minimum(low, high)
         return np.where(possible, high, NEVER)
 
+    def rank_ranges(self, capacity: int, most_step: int) -> list[tuple[int, int]] | None:
+        """Fewest and most layers of each rank of the first cell within memory and step time.
+
+        None if some rank has no room for any number.
+        """
+        shape, costs = self.shape, self.costs
+        most, heaviest = self._fullest()
+        slot = np.maximum(
+            heaviest * costs.fastest_us,
+            _ends_slot(self.problem, costs, mtp_time_us(self.problem, costs)),
+        )
+        rest = (shape.pp - 1) * (slot + costs.p2p_us) + _once(costs, most, NEVER)
+        limit = np.maximum((most_step - rest) // self.ga, 0)
+        found = []
+        for rank, table in enumerate(self._tables(limit)):
+            one = self._rank(rank, table, np.asarray(capacity))
+            possible = one.layers[one.time[0] + shape.vpp * costs.p2p_us[0] <= limit[0]]
+            if not len(possible):
+                return None
+            found.append((int(possible.min()), int(possible.max())))
+        return found
+
     # -- parts ---------------------------------------------------------------------------------
 
     def _most_bottleneck(self, most_step: int) -> Array:

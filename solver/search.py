@@ -23,13 +23,14 @@ import numpy as np
 
 from meshplan.constraints.layout import Value
 from meshplan.constraints.memory.verdict import fills_host
+from meshplan.constraints.pipeline import slots_from_rank_counts
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Mask
-from meshplan.solver.bounds import NEVER, Bounds
+from meshplan.solver.bounds import Bounds
 from meshplan.solver.found import Found, InternalError, canonical_key, to_layout
 from meshplan.solver.judge import active_rules, cost
-from meshplan.solver.placements import exact_bounds
+from meshplan.solver.placements import IMPOSSIBLE, exact_bounds
 from meshplan.solver.program import Answer, Goal, solve_program
 from meshplan.solver.refuted import Refuted, cost_vectors
 from meshplan.solver.regions import UNLIMITED, Pool, Region, Space, in_order
@@ -86,17 +87,7 @@ class Search:
         vector = cost_vectors(cell.costs, cell.ga)[0]
         if self.refuted.excludes(cell.shape, gbs, vector, most_step, peak):
             return None
-        exact = exact_bounds(self.problem, cell.shape, cell.costs, int(cell.ga[0]), most_step, peak)
-        if exact is not None:
-            least = exact.step if minimise == "step" else exact.peak
-            if least >= NEVER:
-                self.refuted.add(cell.shape, gbs, vector, most_step, peak)
-                return None
-        limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()
-        goal = Goal(minimise, [most_step], peak, least)
-        self.statistics.programs += 1
-        ga = [int(cell.ga[0])]
-        answer = solve_program(self.problem, cell.shape, cell.costs, ga, goal, limit)
+        answer = self._answer(cell, Goal(minimise, [most_step], peak, least))
         if answer is None:
             self.refuted.add(cell.shape, gbs, vector, most_step, peak)
         elif answer.proved and minimise == "step":
@@ -104,6 +95,26 @@ class Search:
         elif answer.proved:
             self.refuted.add(cell.shape, gbs, vector, most_step, answer.objective - 1)
         return answer
+
+    def _answer(self, cell: Pool, goal: Goal) -> Answer | None:
+        """Best split of one cell, from all its placements if they are few, else by a program."""
+        problem, shape, ga = self.problem, cell.shape, int(cell.ga[0])
+        most_step = int(goal.most_step[0])
+        exact = exact_bounds(problem, shape, cell.costs, ga, most_step, goal.most_peak)
+        if exact is IMPOSSIBLE:
+            return None
+        if exact is not None:
+            step = goal.minimise == "step"
+            objective = exact.step if step else exact.peak
+            slots = slots_from_rank_counts(
+                exact.fastest if step else exact.leanest,
+                shape.vpp,
+                mtp=problem.model.mtp_layers > 0,
+            )
+            return Answer(0, slots, objective, objective, proved=True)
+        limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()
+        self.statistics.programs += 1
+        return solve_program(problem, shape, cell.costs, [ga], goal, limit)
 
     def _found(self, pool: Pool, answer: Answer, minimised: str) -> Found:
         """The plan of an answer, costed again without the solver.
