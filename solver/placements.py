@@ -138,10 +138,10 @@ def exact_bounds(
     if fixed_slots(problem, shape.pp, shape.vpp) is not None:
         return None
     bounds = Bounds(problem, shape, costs, np.array([ga]))
-    ranges = bounds.rank_ranges(most_peak, most_step)
-    if ranges is None:
+    within_limits = bounds.rank_ranges(most_peak, most_step)
+    if within_limits is None:
         return IMPOSSIBLE
-    ranges = _narrowed(problem.model.layers, ranges)
+    ranges = _narrowed(problem.model.layers, within_limits)
     if any(low > high for low, high in ranges):
         return IMPOSSIBLE
     all_ = placements(problem, shape.pp, shape.vpp, ranges)

@@ -19,9 +19,9 @@ from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import Cost, cost, violations
 from meshplan.solver.program import LimitReached
 from meshplan.solver.progress import Progress
-from meshplan.solver.regions import Region
+from meshplan.solver.regions import DISTINCT, Region
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
-from meshplan.solver.search import DISTINCT, Search
+from meshplan.solver.search import Search
 
 #: Other layouts that a plan shows, at most.
 _ALTERNATIVES = 4
