@@ -18,6 +18,7 @@ from meshplan.solver.time.device import efficiencies
 def host_us(
     problem: Problem,
     kind: LayerKind,
+    tp: int,
     rc_full: int,
     cg_attn: int,
     cg_mlp: int,
@@ -27,7 +28,12 @@ def host_us(
     """Launch time of one layer of ``kind``, forward and backward; none in a whole graph."""
     if problem.training.full_iteration_graph:
         return 0
-    time = efficiencies(problem).host_moe_layer_ms * 1e3
+    eff = efficiencies(problem)
+    time = eff.host_moe_layer_ms * 1e3
+    # The collectives around each block, and the small operations of latent attention.
+    more = (eff.host_tensor_factor - 1) * (tp > 1)
+    more += (eff.host_mla_factor - 1) * (kind.attention == "mla")
+    time *= 1 + more
     if problem.node_type.multi_node_nvlink:
         time *= 1.2  # Grace cores launch more slowly than x86
     if kind.mlp == "moe":
