@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -158,6 +158,11 @@ def even_slots(layers: int, pp: int, vpp: int, *, mtp: bool = True) -> tuple[Slo
     Plain division of the layers, else with the embedding and the loss counted as a layer each
     (``account_for_embedding/loss_in_pipeline_split``), else with either one alone.
     """
+    return next(even_splits(layers, pp, vpp, mtp=mtp), None)
+
+
+def even_splits(layers: int, pp: int, vpp: int, *, mtp: bool = True) -> Iterator[tuple[Slot, ...]]:
+    """All even splits of the framework, :func:`even_slots` first."""
     stages = pp * vpp
     for embedding, loss in ((0, 0), (1, 1), (1, 0), (0, 1)):
         total = layers + embedding + loss
@@ -166,8 +171,7 @@ def even_slots(layers: int, pp: int, vpp: int, *, mtp: bool = True) -> tuple[Slo
             counts[0] -= embedding
             counts[-1] -= loss
             if min(counts) >= 0:
-                return slots_from_counts(counts, mtp=mtp)
-    return None
+                yield slots_from_counts(counts, mtp=mtp)
 
 
 def balanced_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...]:

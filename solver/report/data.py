@@ -14,6 +14,7 @@ from meshplan.constraints.memory.stage import PARTS, RankMemory
 from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import format_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu
 from meshplan.solver.report.breakdown import step_breakdown_us
 from meshplan.solver.report.placement import placement_data
@@ -32,7 +33,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         **_head(plan.problem, plan.status),
-        **_layout_part(plan.problem, plan.layout),
+        **_layout_part(plan.problem, plan.layout, plan.cost),
         **_cost_part(plan.problem, plan.layout, plan.cost),
         "proof": _proof_data(plan.proof, _stopped_by(plan)),
         "advisories": _advisory_data(plan.advisories),
@@ -83,7 +84,7 @@ def check_data(report: CheckReport) -> dict[str, Any]:
             }
             for one in report.violations
         ],
-        **_layout_part(problem, layout),
+        **_layout_part(problem, layout, report.cost),
         **_cost_part(problem, layout, report.cost),
         "advisories": _advisory_data(report.advisories),
         "placement": placement_data(problem, layout),
@@ -120,6 +121,7 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "pipeline": None,
         "recompute": None,
         "optimizer_offload": None,
+        "activation_offload": None,
         "dispatcher": None,
         "cuda_graphs": None,
         "memory": None,
@@ -135,16 +137,18 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
     }
 
 
-def _layout_part(problem: Problem, layout: Layout) -> dict[str, Any]:
+def _layout_part(problem: Problem, layout: Layout, cost: Cost | None = None) -> dict[str, Any]:
+    """All decisions; what the even split would cost only beside a ``cost``."""
     return {
         "layout": {
             **{name: getattr(layout, name) for name in _DEGREES},
             "gpus": layout.gpus,
             "cp_comm": layout.cp_comm,
         },
-        "pipeline": _pipeline_data(problem, layout) if layout.slots else None,
+        "pipeline": _pipeline_data(problem, layout, cost) if layout.slots else None,
         "recompute": {"granularity": layout.granularity, "modules": list(layout.recompute)},
         "optimizer_offload": layout.offload / 100,
+        "activation_offload": list(problem.training.activation_offload),
         "dispatcher": layout.dispatcher,
         "cuda_graphs": _graphs(problem, layout),
     }
@@ -154,7 +158,7 @@ def _graphs(problem: Problem, layout: Layout) -> list[str]:
     return ["full_iteration"] if problem.training.full_iteration_graph else list(layout.cuda_graphs)
 
 
-def _pipeline_data(problem: Problem, layout: Layout) -> dict[str, Any]:
+def _pipeline_data(problem: Problem, layout: Layout, cost: Cost | None) -> dict[str, Any]:
     return {
         "layout": format_layout(layout.slots, problem.model.mtp_layers),
         "slots": [
@@ -168,6 +172,20 @@ def _pipeline_data(problem: Problem, layout: Layout) -> dict[str, Any]:
             }
             for index, slot in enumerate(layout.slots)
         ],
+        "even": None if cost is None else _even_data(problem, layout),
+    }
+
+
+def _even_data(problem: Problem, layout: Layout) -> dict[str, Any] | None:
+    even = even_split(problem, layout)
+    if even is None:
+        return None
+    return {
+        "layout": format_layout(even.layout.slots, problem.model.mtp_layers),
+        "exact": even.exact,
+        "step_s": _seconds(even.cost.time.step_us / 1e6),
+        "peak_gib": gib(even.cost.peak),
+        "verdict": verdict(problem, even.cost.ranks),
     }
 
 
@@ -175,22 +193,23 @@ def _cost_part(problem: Problem, layout: Layout, cost: Cost | None) -> dict[str,
     if cost is None:
         return {"memory": None, "time": None}
     return {
-        "memory": _memory_data(problem, cost),
+        "memory": _memory_data(problem, layout, cost),
         "time": _time_data(problem, layout, cost),
     }
 
 
-def _memory_data(problem: Problem, cost: Cost) -> dict[str, Any]:
+def _memory_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
     fullest = max(cost.ranks, key=lambda rank: rank.peak)
-    node = problem.node_type
+    node_gpus = min(problem.cluster.node_gpus, layout.gpus)
     return {
         "capacity_gib": gib(problem.capacity),
         "peak_gib": gib(cost.peak),
         "verdict": verdict(problem, cost.ranks),
         "allocated_gib": gib(fullest.allocated),
         "reserved_gib": gib(fullest.reserved),
-        "host_capacity_gib": gib(problem.host_capacity * node.gpus_per_node),
-        "host_gib": gib(max(rank.host for rank in cost.ranks) * node.gpus_per_node),
+        "host_gpus": node_gpus,
+        "host_capacity_gib": gib(problem.host_capacity * node_gpus),
+        "host_gib": gib(max(rank.host for rank in cost.ranks) * node_gpus),
         "stages": [stage_data(rank) for rank in cost.ranks],
     }
 

@@ -29,9 +29,9 @@ STYLES = {
 }
 #: Who stopped a search, in words.
 _STOPPED = {"limit": "a limit", "interrupt": "you"}
-#: Memory verdicts in words, of a layout that could run and of one that is illegal.
+#: Memory verdicts in words, of a layout that could run and of one that does not.
 _MEMORY = {"fits": "fits", "tight": "tight: test it before you trust it", "overfull": "overfull"}
-_MEMORY_IF_LEGAL = {"fits": "would fit", "tight": "would be tight", "overfull": "would not fit"}
+_IF_SO = {"fits": "would fit", "tight": "would be tight", "overfull": "would not fit"}
 
 
 def summary(problem: Problem, data: dict[str, Any]) -> RenderableType:
@@ -135,10 +135,30 @@ def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     )
     if data["pipeline"] and layout["pp"] * layout["vpp"] > 1:
         yield "pipeline", data["pipeline"]["layout"]
+        yield from _even_rows(data)
     yield "recompute", recompute_text(data)
     yield "optimizer", offload_text(data)
+    if data["activation_offload"]:
+        yield "activations", f"inputs of {', '.join(data['activation_offload'])} on the host"
     yield "exchange", _exchange_text(model.is_moe, data)
     yield from _cost_rows(data)
+
+
+def _even_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the even split would have cost."""
+    even = data["pipeline"]["even"]
+    if even is None:
+        return
+    if even["layout"] == data["pipeline"]["layout"]:
+        yield "even split", "this is one" if even["exact"] else "none exists; this is the nearest"
+        return
+    text = f"{even['peak_gib']:.1f} GiB ({_IF_SO[even['verdict']]})"
+    if data.get("time") is not None:
+        slower = even["step_s"] / data["time"]["step_s"] - 1
+        text = f"{seconds(even['step_s'])} ({slower:+.1%}), {text}"
+    if not even["exact"]:
+        text = f"none exists; the nearest, {even['layout']}, would take {text}"
+    yield "even split", text
 
 
 def _cluster_text(problem: Problem) -> str:
@@ -175,10 +195,14 @@ def too_much(memory: dict[str, Any]) -> str:
     over = memory["peak_gib"] - memory["capacity_gib"]
     if over > 0:
         return f"its peak memory is {over:.1f} GiB too much"
-    return (
-        f"a node would need {memory['host_gib']:,.0f} GiB of host memory and has "
-        f"{memory['host_capacity_gib']:,.0f} to give"
-    )
+    return f"it needs {_host_text(memory)} of host memory"
+
+
+def _host_text(memory: dict[str, Any]) -> str:
+    """Host memory of the fullest rank against its share, for a GPU and for a node of such ranks."""
+    need, room, gpus = (memory[f"host_{name}"] for name in ("gib", "capacity_gib", "gpus"))
+    each = f"{need / gpus:,.1f} of {room / gpus:,.1f} GiB a GPU"
+    return f"{each} ({need:,.0f} of {room:,.0f} for the {gpus} of a node)" if gpus > 1 else each
 
 
 def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -205,12 +229,11 @@ def _time_rows(time: dict[str, Any], legal: bool) -> Iterator[tuple[str, str]]:
 
 def _memory_rows(memory: dict[str, Any], legal: bool) -> Iterator[tuple[str, str]]:
     fullest = max(memory["stages"], key=lambda stage: stage["peak_gib"])
-    words = _MEMORY if legal else _MEMORY_IF_LEGAL
+    words = _MEMORY if legal else _IF_SO
     peak = f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB"
     yield "memory", f"{peak} on rank {fullest['rank']} ({words[memory['verdict']]})"
     if memory["host_gib"]:
-        host = f"{memory['host_gib']:,.0f} of {memory['host_capacity_gib']:,.0f} GiB"
-        yield "host memory", f"{host} on the fullest node"
+        yield "host memory", _host_text(memory)
 
 
 def _trust_text(time: dict[str, Any], legal: bool) -> str:

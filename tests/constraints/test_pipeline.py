@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from meshplan.constraints.pipeline import (
     slots_from_rank_counts,
 )
 from tests.constraints.factories import card
+from tests.constraints.slot_draws import legal_slots
 
 COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
 
@@ -29,6 +32,19 @@ def test_format_and_parse_are_inverse(counts: list[int], mtp_layers: int) -> Non
     text = format_layout(slots, mtp_layers)
     assert parse_layout(text) == slots
     assert expand(text).count("m") == mtp_layers
+
+
+@given(st.integers(0, 2**32))
+def test_any_legal_split_is_written_and_read_back(seed: int) -> None:
+    """Tests empty slots anywhere, and E, MTP and L alone or beside layers, against the slots."""
+    draw = legal_slots(random.Random(seed))
+    text = format_layout(draw.slots, draw.mtp_layers)
+    assert parse_layout(text) == draw.slots
+    assert format_layout(parse_layout(text), draw.mtp_layers) == text
+    letters = expand(text)
+    assert [letters.count(letter) for letter in "EtmL|"] == [
+        1, draw.layers, draw.mtp_layers, 1, draw.pp * draw.vpp - 1,
+    ]  # fmt: skip
 
 
 @given(

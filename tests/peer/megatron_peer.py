@@ -5,7 +5,7 @@ imported.  It reads one JSON object a line and answers each with one line, in or
 
     {"query": "check", "argv": ["--num-layers", "4", ...], "world": 8, "capability": 9}
     {"query": "rank_groups", "world": 16, "tp": 2, "cp": 2, "pp": 2, "ep": 4, "etp": 1}
-    {"query": "layout", "text": "Et*2|tL", "pp": 2}
+    {"query": "layout", "text": "Et*2|tL", "pp": 2, "layers": 3, "mtp": 0}
 
 ``check`` goes through the stages of a start-up in their order, each of them Megatron's own code
 (see ``STAGES``), and reports the first refusal.  What it pretends, because the machine has none:
@@ -358,19 +358,47 @@ def rank_groups(megatron: Megatron, query: dict[str, Any]) -> dict[str, Any]:
 
 
 def layout(_: Megatron, query: dict[str, Any]) -> dict[str, Any]:
-    """Stages of a layout string as lists of letters."""
+    """Stages of a layout string as lists of letters.
+
+    With ``layers`` the layout is validated for a model of so many, too, and ``slots`` has for each
+    stage its first decoder layer and how many of each part it builds.
+    """
     module = load("megatron.core.transformer.pipeline_parallel_layer_layout")
     letters = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
     try:
         stages = module.PipelineParallelLayerLayout.parse_str_to_list(query["text"])
         parsed = module.PipelineParallelLayerLayout(query["text"], query.get("pp", 1))
+        if "layers" in query:
+            parsed.validate_layer_layout(query["layers"], query["mtp"])
     except (Exception, SystemExit) as error:
         return {"accept": False, "stage": "layout", **_described(error)}
-    return {
+    answer = {
         "accept": True,
         "stages": ["".join(letters[part.name] for part in stage) for stage in stages],
         "vpp": parsed.virtual_pipeline_model_parallel_size,
     }
+    return {**answer, "slots": _slots(parsed)} if "layers" in query else answer
+
+
+def _slots(parsed: Any) -> list[dict[str, int]]:
+    """What each stage builds, in the order of the layers, asked as a model asks it."""
+    kinds = load("megatron.core.transformer.enums").LayerType
+    ranks, chunks = parsed.pipeline_model_parallel_size, parsed.virtual_pipeline_model_parallel_size
+    with replaced(
+        load("megatron.core.parallel_state"),
+        get_virtual_pipeline_model_parallel_world_size=lambda: chunks,
+    ):
+        return [
+            {
+                "first": parsed.get_layer_offset(vp_stage=chunk, pp_rank=rank),
+                **{
+                    kind.name: parsed.get_num_layers_to_build(kind, vp_stage=chunk, pp_rank=rank)
+                    for kind in (kinds.embedding, kinds.decoder, kinds.mtp, kinds.loss)
+                },
+            }
+            for chunk in range(chunks)
+            for rank in range(ranks)
+        ]
 
 
 QUERIES: dict[str, Callable[[Megatron, dict[str, Any]], dict[str, Any]]] = {

@@ -6,8 +6,12 @@ import random
 
 import pytest
 
+from meshplan.constraints.layout import Layout
+from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
 from meshplan.constraints.pipeline import LayoutStringError, expand, format_layout, parse_layout
+from tests.constraints.slot_draws import any_slots, legal_slots
 from tests.peer.client import Peer
+from tests.solver.small import small
 
 pytestmark = pytest.mark.peer
 
@@ -75,3 +79,54 @@ def test_written_strings_are_read_back(peer: Peer) -> None:
         stages[0], stages[-1] = "E" + stages[0], stages[-1] + "m" * mtp + "L"
         text = format_layout(parse_layout("|".join(stages)), mtp)
         assert _theirs(peer, text) == stages, text
+
+
+def test_exported_splits_are_built_as_they_are_meant(peer: Peer) -> None:
+    """Tests that megatron-core builds from an exported string what each slot holds.
+
+    Random splits: empty slots anywhere, E, MTP and L alone in theirs or beside layers, MTP on any
+    rank's last chunk.  Its own constructors' questions are asked, rank by rank and chunk by chunk.
+    """
+    rng = random.Random(23)
+    alone = {"E": 0, "m": 0, "L": 0, "": 0}
+    for _ in range(600):
+        draw = legal_slots(rng)
+        text = format_layout(draw.slots, draw.mtp_layers)
+        assert parse_layout(text) == draw.slots, text
+        answer = peer.ask(
+            {"query": "layout", "text": text, "pp": draw.pp, "layers": draw.layers,
+             "mtp": draw.mtp_layers}
+        )  # fmt: skip
+        assert answer["accept"], (text, answer)
+        assert answer["vpp"] == draw.vpp
+        assert answer["slots"] == [
+            {"first": slot.first, "embedding": int(slot.embedding), "decoder": slot.count,
+             "mtp": draw.mtp_layers * slot.mtp, "loss": int(slot.loss)}
+            for slot in draw.slots
+        ], text  # fmt: skip
+        for stage in answer["stages"]:
+            single = "m" if stage and not stage.strip("m") else stage
+            if single in alone:
+                alone[single] += 1
+    assert min(alone.values()) >= 40, "each kind of lone part is met"
+
+
+def test_a_split_is_legal_to_both_or_to_none(peer: Peer) -> None:
+    """Tests 600 splits whose parts may sit anywhere: our rules on slots against its validation."""
+    rng = random.Random(29)
+    accepted = 0
+    for _ in range(600):
+        draw = any_slots(rng)
+        problem = small(
+            model={"card": "toy-dense", "layers": draw.layers, "mtp_layers": draw.mtp_layers}
+        )
+        layout = Layout(pp=draw.pp, vpp=draw.vpp, slots=draw.slots)
+        broken = [rule.id for rule in ALL_LAYOUT_RULES if rule.check(problem, layout)]
+        text = format_layout(draw.slots, draw.mtp_layers)
+        answer = peer.ask(
+            {"query": "layout", "text": text, "pp": draw.pp, "layers": draw.layers,
+             "mtp": draw.mtp_layers}
+        )  # fmt: skip
+        assert answer["accept"] == (not broken), (text, draw, broken, answer)
+        accepted += answer["accept"]
+    assert 100 <= accepted <= 500, "both verdicts are met"
