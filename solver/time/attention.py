@@ -197,8 +197,9 @@ def _context_us(
     if outer <= 1 or card.heads == 0:
         return exchanged
     # After the inner exchange each GPU holds 1/inner of the heads of inner times the tokens, so
-    # a step of the outer ring carries the same bytes as before, each GPU on its own NIC.
-    rate = problem.node_type.nic_gbps * 1e3 * 0.8
+    # a step of the outer ring carries the same bytes as before; between domains each GPU has its
+    # own NIC for that.
+    rate = _ring_rate(problem, tp, cp)
     return exchanged + _ring_us(problem, tokens * kv * volume, outer, core / outer, rate)
 
 
