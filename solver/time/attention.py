@@ -69,10 +69,11 @@ def _up_projections(problem: Problem, tp: int, tokens: int) -> list[tuple]:  # t
 def _rope_bytes(problem: Problem, kind: LayerKind, tp: int, tokens: int) -> float:
     """Bytes of what lies between projections and core, forward.
 
-    Attention: RoPE and QK-norm.  MLA: the fused kernels turn the RoPE part of the queries in place,
-    and write keys and values out of the up-projected latents.  Gated delta net: convolution, reading
-    and writing of the scan, and the gated norm; 4 + 4 + 6 bytes an element of the inner width.
-    Mamba: twice that, as the states of all chunks are written and read in fp32 (estimates).
+    Attention: RoPE and QK-norm.  MLA: the fused kernels turn the RoPE part of the queries in
+    place, and write keys and values out of the up-projected latents.  Gated delta net:
+    convolution, reading and writing of the scan, and the gated norm; 4 + 4 + 6 bytes an element
+    of the inner width.  Mamba: twice that, as the states of all chunks are written and read in
+    fp32 (estimates).
     """
     card = problem.model
     if kind.attention == "mla":
