@@ -21,7 +21,7 @@ from meshplan.solver.program import LimitReached
 from meshplan.solver.progress import Progress
 from meshplan.solver.regions import Region
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
-from meshplan.solver.search import Search
+from meshplan.solver.search import DISTINCT, Search
 
 #: Other layouts that a plan shows, at most.
 _ALTERNATIVES = 4
@@ -184,7 +184,7 @@ class _Run:
 
 
 def _degrees(found: Found) -> tuple[int, ...]:
-    return tuple(int(found.decisions[name]) for name in ("tp", "cp", "pp", "ep", "etp"))
+    return tuple(int(found.decisions[name]) for name in DISTINCT)
 
 
 def _alternative(found: Found, note: str) -> Alternative:
