@@ -8,6 +8,8 @@
 :class:`Infeasible`    why nothing fits
 :class:`Unknown`       a limit stopped the search before any plan
 :class:`CheckReport`   what :func:`check` found
+:func:`why`            a layout against the optimum, term by term
+:class:`WhyReport`     what :func:`why` found
 :func:`memory`         the memory of one layout, rank by rank and item by item
 :class:`MemoryReport`  what :func:`memory` found
 :func:`calibrate`      the step-time model fitted to measured runs
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from meshplan.constraints.layout import Layout
     from meshplan.scenarios import InputError, Scenario
     from meshplan.solver.calibrate.result import CalibrationReport
+    from meshplan.solver.compare.why import WhyReport
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.progress import Progress
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
@@ -45,6 +48,7 @@ _HOMES = {
     "Progress": "meshplan.solver.progress",
     "Scenario": "meshplan.scenarios",
     "Unknown": "meshplan.solver.results",
+    "WhyReport": "meshplan.solver.compare.why",
 }
 
 
@@ -91,14 +95,9 @@ def solve(
         If the scenario cannot be read or resolved, or an argument is out of range.
     """
     from meshplan.constraints.resolve import resolve
-    from meshplan.scenarios import InputError
     from meshplan.solver.solve import solve as search
 
-    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
-        raise InputError(
-            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
-            advice="leave it out for no limit.",
-        )
+    _check_limit(time_limit_s)
     known = _scenario(scenario)
     return search(resolve(known), time_limit_s=time_limit_s, progress=progress)
 
@@ -124,6 +123,37 @@ def check(
     from meshplan.solver.check import check as check_layout
 
     return check_layout(_scenario(scenario), layout)
+
+
+def why(
+    scenario: Scenario | str | Path,
+    layout: Layout | Mapping[str, object] | str | None = None,
+    *,
+    time_limit_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> WhyReport:
+    """Hold one layout of a scenario against the optimum.
+
+    Which rule it breaks, or by how much it does not fit, or what it loses: the two step times
+    term by term, and each decision in which the two differ changed alone.
+
+    Parameters
+    ----------
+    scenario, layout
+        As for :func:`check`.
+    time_limit_s, progress
+        As for :func:`solve`.
+
+    Raises
+    ------
+    InputError
+        If the scenario or the layout cannot be read, or an argument is out of range.
+    """
+    from meshplan.solver.compare.why import why as hold_against
+
+    _check_limit(time_limit_s)
+    known = _scenario(scenario)
+    return hold_against(known, layout, time_limit_s=time_limit_s, progress=progress)
 
 
 def memory(
@@ -183,6 +213,16 @@ def calibrate(
     return fit_to(runs, base=base, name=name, date=date)
 
 
+def _check_limit(time_limit_s: float | None) -> None:
+    from meshplan.scenarios import InputError
+
+    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
+        raise InputError(
+            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
+            advice="leave it out for no limit.",
+        )
+
+
 def _scenario(given: object) -> Scenario:
     """The scenario itself, or the one in the file whose path is given."""
     from meshplan.scenarios import InputError, Scenario
@@ -220,10 +260,12 @@ __all__ = [
     "MemoryReport",
     "Plan",
     "Unknown",
+    "WhyReport",
     "__version__",
     "calibrate",
     "check",
     "load",
     "memory",
     "solve",
+    "why",
 ]

@@ -4,6 +4,7 @@
 ``app``       the group of commands, faults in words, exit codes
 ``solve``     ``meshplan solve``
 ``check``     ``meshplan check``
+``why``       ``meshplan why``
 ``memory``    ``meshplan memory``
 ``flops``     ``meshplan flops``
 ``calibrate`` ``meshplan calibrate``

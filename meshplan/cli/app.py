@@ -22,6 +22,7 @@ from meshplan.cli.rules import explain, rules
 from meshplan.cli.schema import schema
 from meshplan.cli.solve import solve
 from meshplan.cli.test import test
+from meshplan.cli.why import why
 
 
 class PlainGroup(click.Group):
@@ -84,6 +85,6 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, memory, flops, test, calibrate, imports, rules, explain, models, clusters, schema,
+    solve, check, why, memory, flops, test, calibrate, imports, rules, explain, models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

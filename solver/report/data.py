@@ -14,9 +14,9 @@ from meshplan.constraints.memory.stage import PARTS, RankMemory
 from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import format_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.solver.breakdown import step_breakdown_us
 from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu
-from meshplan.solver.report.breakdown import step_breakdown_us
 from meshplan.solver.report.placement import placement_data
 from meshplan.solver.results import Alternative, CheckReport, Infeasible, Plan, Proof, Unknown
 from meshplan.solver.time.trust import error_band
