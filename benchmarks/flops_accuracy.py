@@ -26,7 +26,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
 import re
 import sys
 from collections import Counter
@@ -37,7 +36,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.command_line import exit_code  # noqa: E402
+from benchmarks.command_line import Results, dumps, exit_code, json_option  # noqa: E402
 from benchmarks.memory_models import model_of  # noqa: E402
 from benchmarks.memory_words import Unusable  # noqa: E402
 from meshplan.scenarios.cards import load_card  # noqa: E402
@@ -355,21 +354,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compare files of runs; exit code 1 if the aim is missed, 2 if one cannot be read."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", nargs="*", type=Path, default=[DATA], metavar="FILE")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all rows as JSON, too")
+    json_option(parser, "all rows")
     parser.add_argument("--all", action="store_true", help="print rows that agree, too")
     options = parser.parse_args(arguments)
     return exit_code(lambda: _compare(options))
 
 
 def _compare(options: argparse.Namespace) -> int:
+    results = Results({"--json": options.json}, options.file)
     cells = [row for path in options.file for row in read_rows(path)]
     rows = [compare(row) for row in cells]
     sums = summary(rows)
-    print(report(rows, _flags(cells), options.all))
-    if options.json is not None:
-        found = [asdict(one) | {"error": one.error} for one in rows]
-        data = {"summary": sums, "rows": found}
-        options.json.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    with results.printing():
+        print(report(rows, _flags(cells), options.all))
+    found = [asdict(one) | {"error": one.error} for one in rows]
+    results.deliver("--json", lambda: dumps({"summary": sums, "rows": found}))
     return 1 if sums["comparable"] and sums["share"] < SHARE else 0
 
 

@@ -17,7 +17,6 @@ one that the package can be asked about: there the whole verdict hangs on it.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -31,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a program
     sys.path.insert(0, str(ROOT))
 
+from benchmarks.command_line import Results, dumps, exit_code, json_option  # noqa: E402
 from benchmarks.legality_compare import EXERCISED, NOT_EXERCISED, compare, query  # noqa: E402
 from benchmarks.legality_draws import draw  # noqa: E402
 from tests.peer.client import Peer  # noqa: E402
@@ -149,8 +149,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=20_000, help="how many")
     parser.add_argument("--jobs", type=int, default=2, help="processes of megatron-core")
     parser.add_argument("--only", type=int, help="number of the one triple to ask about")
-    parser.add_argument("--json", type=Path, help="file for the figures")
+    json_option(parser, "the figures")
     options = parser.parse_args(words)
+    return exit_code(lambda: _compare(options))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    results = Results({"--json": options.json})
     start = time.monotonic()
     if options.only is not None:
         found = tally(options.seed, [options.only])
@@ -159,19 +164,19 @@ def main(words: list[str] | None = None) -> int:
         print("\n".join(report(found, options.seed)))
         return int(bool(found.disagreements))
     found = run(options.seed, options.count, options.jobs)
-    print("\n".join(report(found, options.seed)))
-    print(f"\n{time.monotonic() - start:.0f} s with {options.jobs} processes")
-    if options.json is not None:
-        figures = {
-            "megatron_core": found.version,
-            "seed": options.seed,
-            "triples": found.triples,
-            "illegal": found.illegal,
-            "broken": {name: found.broken[name] for name in EXERCISED},
-            "alone": {name: found.alone[name] for name in EXERCISED},
-            "disagreements": found.disagreements,
-        }
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+    with results.printing():
+        print("\n".join(report(found, options.seed)))
+        print(f"\n{time.monotonic() - start:.0f} s with {options.jobs} processes")
+    figures = {
+        "megatron_core": found.version,
+        "seed": options.seed,
+        "triples": found.triples,
+        "illegal": found.illegal,
+        "broken": {name: found.broken[name] for name in EXERCISED},
+        "alone": {name: found.alone[name] for name in EXERCISED},
+        "disagreements": found.disagreements,
+    }
+    results.deliver("--json", lambda: dumps(figures))
     for text in faults(found):
         print(f"FAILED: {text}", file=sys.stderr)
     return int(bool(faults(found)))

@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import memory_words as words  # noqa: E402
-from benchmarks.command_line import exit_code  # noqa: E402
-from benchmarks.memory_report import Reading, Row, as_json, report, write_csv  # noqa: E402
+from benchmarks.command_line import Results, exit_code, json_option  # noqa: E402
+from benchmarks.memory_report import Reading, Row, as_csv, as_json, report  # noqa: E402
 from benchmarks.memory_rows import Run, read_runs  # noqa: E402
 from benchmarks.memory_scenario import Prediction, effects, predict  # noqa: E402
 
@@ -152,19 +152,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge files of runs; exit code 2 if one cannot be read."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", nargs="*", type=Path, default=FILES, metavar="FILE")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all results as JSON, too")
-    parser.add_argument("--csv", type=Path, metavar="PATH", help="write the readings as CSV, too")
+    json_option(parser, "all results")
+    parser.add_argument("--csv", metavar="PATH|-", help="write the readings as CSV, likewise")
     options = parser.parse_args(arguments)
     return exit_code(lambda: _compare(options))
 
 
 def _compare(options: argparse.Namespace) -> int:
+    results = Results({"--json": options.json, "--csv": options.csv}, options.file)
     rows = judge_runs([run for path in options.file for run in read_runs(path)])
-    print(report(rows))
-    if options.json is not None:
-        options.json.write_text(as_json(rows), "utf-8")
-    if options.csv is not None:
-        write_csv(options.csv, rows)
+    with results.printing():
+        print(report(rows))
+    results.deliver("--json", lambda: as_json(rows))
+    results.deliver("--csv", lambda: as_csv(rows))
     return 0
 
 

@@ -14,13 +14,14 @@ Megatron-MoE-ModelZoo best_practice DeepSeekV3 H100 OPT_OFFLOAD scripts (TP fami
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.command_line import Results, dumps, exit_code, json_option
 
 LAYOUT = "Et*2|(tt|)*22t|(tt|)*7mL"
 MODULES = ("mla_up_proj", "layernorm", "moe", "mlp")
@@ -83,12 +84,8 @@ def judge(family: str, thousands: int, gpus: int, batch: int) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print the table; exit code 1 if a point that ran is called overfull or illegal."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--json", metavar="PATH", help="write the table as JSON")
-    options = parser.parse_args(arguments)
-    rows = [judge(family, *point) for family in ("cp", "tp") for point in POINTS]
+def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the table."""
     print("what each buys, GiB".rjust(98))
     names = " ".join(f"{name:>11}" for name in (*MODULES, "offload"))
     print(
@@ -102,8 +99,22 @@ def main(arguments: list[str] | None = None) -> int:
             f"{label:14}{row['gpus']:>5}{row['tp']:>4}{row['cp']:>4}{row['peak_gib']:7.1f} of "
             f"{row['capacity_gib']:.1f}{row['rank']:>5} {row['event']:9} {row['verdict']:8}{shown}"
         )
-    if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; exit code 1 if a point that ran is called overfull or illegal."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    json_option(parser, "the table")
+    options = parser.parse_args(arguments)
+    return exit_code(lambda: _compare(options))
+
+
+def _compare(options: argparse.Namespace) -> int:
+    results = Results({"--json": options.json})
+    rows = [judge(family, *point) for family in ("cp", "tp") for point in POINTS]
+    with results.printing():
+        _print(rows)
+    results.deliver("--json", lambda: dumps(rows))
     return 0 if all(row["status"] == "ok" for row in rows) else 1
 
 

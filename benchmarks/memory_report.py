@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from benchmarks import memory_words as words
 
@@ -213,18 +213,19 @@ def as_json(rows: Sequence[Row]) -> str:
     return json.dumps(data, indent=1) + "\n"
 
 
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
+def as_csv(rows: Sequence[Row]) -> str:
     """One line a reading; a row without any has a line of its own."""
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(
-            ("row_id", "model", "kind", "predicted_gib", "measured_gib", "error_percent",
-             "peak_gib", "capacity_gib", "verdict", "observed", "reason")
-        )  # fmt: skip
-        for row in rows:
-            tail = (f"{row.peak_gib:.3f}", f"{row.capacity_gib:.3f}", row.verdict, row.observed)
-            for one in row.readings:
-                figures = (f"{one.predicted_gib:.3f}", one.measured_gib, f"{one.error:.2f}")
-                writer.writerow((row.id, row.model, one.kind, *figures, *tail, ""))
-            if not row.readings:
-                writer.writerow((row.id, row.model, "", "", "", "", *tail, row.reason))
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(
+        ("row_id", "model", "kind", "predicted_gib", "measured_gib", "error_percent",
+         "peak_gib", "capacity_gib", "verdict", "observed", "reason")
+    )  # fmt: skip
+    for row in rows:
+        tail = (f"{row.peak_gib:.3f}", f"{row.capacity_gib:.3f}", row.verdict, row.observed)
+        for one in row.readings:
+            figures = (f"{one.predicted_gib:.3f}", one.measured_gib, f"{one.error:.2f}")
+            writer.writerow((row.id, row.model, one.kind, *figures, *tail, ""))
+        if not row.readings:
+            writer.writerow((row.id, row.model, "", "", "", "", *tail, row.reason))
+    return stream.getvalue()

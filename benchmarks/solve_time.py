@@ -36,6 +36,8 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # run as a program
+    sys.path.insert(0, str(ROOT))
 #: Keys of a scenario that ask for something particular; the free variant has none of them.
 ASKED = ("layout", "options", "expect")
 #: Keys that do not change the question.
@@ -306,17 +308,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0, or 1 if a scenario failed or was not proved."""
     parser = argparse.ArgumentParser(description="Time meshplan on scenarios.")
     parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="default: all seeds")
-    parser.add_argument("--json", metavar="PATH", type=Path, help="write all figures there, too")
+    parser.add_argument("--json", metavar="PATH|-", help="write all figures there, too")
     parser.add_argument("--time-limit", metavar="S", type=float, default=120.0)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
         print(json.dumps(measure(str(given.files[0]), given.time_limit)))
         return 0
+    # Not for a child: what it imports would count as its own.
+    from benchmarks.command_line import exit_code
+
+    return exit_code(lambda: _measure_all(given), yaml.YAMLError)
+
+
+def _measure_all(given: argparse.Namespace) -> int:
+    from benchmarks.command_line import Results, dumps
+
     files = given.files or sorted((ROOT / "scenarios/seed").glob("*.yaml"))
-    report = run(files, given.time_limit)
-    if given.json is not None:
-        given.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    results = Results({"--json": given.json}, files)
+    with results.printing():
+        report = run(files, given.time_limit)
+    results.deliver("--json", lambda: dumps(report))
     bad = sum(one["failed"] + one["unproved"] for one in report["summary"].values())
     return 1 if bad else 0
 

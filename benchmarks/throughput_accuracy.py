@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.command_line import exit_code  # noqa: E402
+from benchmarks.command_line import Results, exit_code, json_option  # noqa: E402
 from benchmarks.memory_words import Unusable  # noqa: E402
 from benchmarks.throughput_fit import (  # noqa: E402
     Clock,
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge files of runs; exit code 2 if one cannot be read, or the fit cannot be done."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", nargs="*", type=Path, default=FILES, metavar="FILE")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all results as JSON, too")
+    json_option(parser, "all results")
     parser.add_argument("--no-fit", action="store_true", help="shipped parameters alone")
     parser.add_argument("--workers", type=int, default=2, help="processes of the fit")
     options = parser.parse_args(arguments)
@@ -111,14 +111,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    results = Results({"--json": options.json}, options.file)
     measured = [one for path in options.file for one in read_measured(path)]
     rows, cases, predicted = judge(measured)
     outcomes: list[Outcome] = []
     if not options.no_fit and len(cases) >= LEAST_ROWS:
         outcomes = cross_validate(cases, options.workers)
-    print(report(rows, cases, predicted, outcomes, series(measured)))
-    if options.json is not None:
-        options.json.write_text(as_json(rows, cases, predicted, outcomes), "utf-8")
+    with results.printing():
+        print(report(rows, cases, predicted, outcomes, series(measured)))
+    results.deliver("--json", lambda: as_json(rows, cases, predicted, outcomes))
     return 0
 
 

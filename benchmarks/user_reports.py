@@ -20,10 +20,9 @@ not).  Reports about what a layout does not express are listed with the reason.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,10 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.command_line import Results, dumps, exit_code, json_option  # noqa: E402
 from benchmarks.report_cases import OutOfScope, Report  # noqa: E402
+from meshplan.scenarios.errors import InputError  # noqa: E402
+from meshplan.scenarios.files import read_file  # noqa: E402
 
 DATA = ROOT / "benchmarks" / "data" / "user_reports.yaml"
 #: Seconds for a report without a layout, which takes a search.
@@ -184,24 +186,34 @@ def table(rows: list[Row]) -> str:
 
 def judge_file(path: Path) -> list[Row]:
     """All reports of a file, judged, in its order."""
-    data = yaml.safe_load(path.read_text("utf-8"))
+    data = yaml.safe_load(read_file(path))
+    if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
+        raise InputError(
+            "the file has no list of cases",
+            advice="the head of benchmarks/data/user_reports.yaml explains its form.",
+            file=str(path),
+        )
     memory = data.get("meta", {}).get("gpu_mem_gb", {})
     # Longest names first: A100-80 before A100.
     memory_gb = dict(sorted(memory.items(), key=lambda item: -len(item[0])))
     return [judge(case, memory_gb) for case in data["cases"]]
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Judge a file of reports; exit code 1 if any verdict differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", nargs="?", type=Path, default=DATA, metavar="FILE")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows as JSON, too")
-    arguments = parser.parse_args()
+    json_option(parser, "the rows")
+    arguments = parser.parse_args(words)
+    return exit_code(lambda: _compare(arguments), yaml.YAMLError)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    results = Results({"--json": arguments.json}, [arguments.file])
     rows = judge_file(arguments.file)
-    print(table(rows))
-    if arguments.json is not None:
-        text = json.dumps([asdict(row) for row in rows], indent=1)
-        arguments.json.write_text(text + "\n", "utf-8")
+    with results.printing():
+        print(table(rows))
+    results.deliver("--json", lambda: dumps([asdict(row) for row in rows]))
     return int(any(row.agree is False for row in rows))
 
 

@@ -14,6 +14,7 @@
 ``context``         groups of hierarchical context parallelism
 ``memory``          memory of every pipeline rank
 ``advisory``        :class:`Advisory`: what guidance is
+``idle``            settings that change nothing in a layout
 ``advisories``      guidance on legal layouts, ``ALL_ADVISORIES`` in sight
 ==================  ============================================================================
 """

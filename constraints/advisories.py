@@ -7,6 +7,7 @@ else a person may try.
 from __future__ import annotations
 
 from meshplan.constraints.advisory import Advisory
+from meshplan.constraints.idle import idle_settings
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
@@ -59,6 +60,11 @@ def _peak_text(problem: Problem, ranks: tuple[RankMemory, ...]) -> str:
         f"; the fullest rank ({fullest.rank}) peaks at {_gib(fullest.peak)} of "
         f"{_gib(problem.capacity)} GiB"
     )
+
+
+def _idle_setting(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    found = "; ".join(idle_settings(problem, layout))
+    return f"without effect: {found}" if found else None
 
 
 def _cp_shard_target(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
@@ -276,6 +282,14 @@ def _optimizer_offload(
 
 
 ALL_ADVISORIES: tuple[Advisory, ...] = (
+    Advisory(
+        id="idle-setting",
+        why="A setting that changes nothing is taken without a word by the framework, and the run "
+        "is another than was meant.",
+        source="Megatron-LM d98e8a64 megatron/core/transformer/transformer_config.py, which "
+        "refuses none of these; meshplan.constraints.idle says what reads them",
+        finds=_idle_setting,
+    ),
     Advisory(
         id="cp-shard-target",
         why="About 4,096 tokens on each rank of TP and CP keep GEMMs large and memory as in a 4K "

@@ -223,6 +223,10 @@ class Problem:
         """Ranks that share the optimizer state of one parameter."""
         return ranks if self.training.distributed_optimizer else 1
 
+    def expert_imbalance(self, ep: int) -> float:
+        """Tokens of the busiest expert rank over the mean: all tokens at most, ``ep`` means."""
+        return min(self.training.load_imbalance, float(ep))
+
     def sequence_shards(self, tp: int) -> int:
         """TP ranks that share the sequence outside attention and MLP."""
         return tp if self.training.sequence_parallel else 1

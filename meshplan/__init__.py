@@ -1,6 +1,5 @@
 """meshplan: the best parallel layout for a large-model training run, with its proof.
 
-=====================  ==========================================================
 :func:`load`           read a scenario file
 :func:`solve`          the best plan, or the proof that there is none
 :func:`check`          judge one layout, with no solver
@@ -15,13 +14,32 @@
 :func:`calibrate`      the step-time model fitted to measured runs
 :class:`InputError`    bad input, in words for people
 =====================  ==========================================================
+=======
+==========================  ==========================================================
+:func:`load`                read a scenario file
+:func:`solve`               the best plan, or the proof that there is none
+:func:`check`               judge one layout, with no solver
+:class:`Plan`               a layout with its memory, step time and proof
+:class:`Infeasible`         why nothing fits
+:class:`Unknown`            a limit stopped the search before any plan
+:class:`CheckReport`        what :func:`check` found
+:func:`why`                 a layout against the optimum, term by term
+:class:`WhyReport`          what :func:`why` found
+:func:`memory`              the memory of one layout, rank by rank and item by item
+:class:`MemoryReport`       what :func:`memory` found
+:func:`flops`               the training FLOPs of a model, part by part
+:class:`FlopsReport`        what :func:`flops` found
+:func:`calibrate`           the step-time model fitted to measured runs
+:class:`CalibrationReport`  what :func:`calibrate` found
+:class:`InputError`         bad input, in words for people
+==========================  ==========================================================
 
 Importing the package is cheap: what is heavy is imported when it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +47,12 @@ if TYPE_CHECKING:
     import datetime
 
     from meshplan.constraints.layout import Layout
-    from meshplan.scenarios import InputError, Scenario
+    from meshplan.scenarios import InputError, ModelCard, Scenario
     from meshplan.solver.calibrate.result import CalibrationReport
     from meshplan.solver.compare.why import WhyReport
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.progress import Progress
+    from meshplan.solver.report.flops import FlopsReport
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
 
 __version__ = "0.1.0"
@@ -41,6 +60,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CalibrationReport": "meshplan.solver.calibrate.result",
     "CheckReport": "meshplan.solver.results",
+    "FlopsReport": "meshplan.solver.report.flops",
     "Infeasible": "meshplan.solver.results",
     "MemoryReport": "meshplan.solver.memory",
     "InputError": "meshplan.scenarios.errors",
@@ -182,6 +202,29 @@ def memory(
     return memory_of(_scenario(scenario), layout, rank=rank)
 
 
+def flops(
+    model: ModelCard | Scenario | str | Path, seq_lens: Iterable[int] | int = ()
+) -> FlopsReport:
+    """Count the training FLOPs of a model for one token and one sequence, as published figures do.
+
+    Parameters
+    ----------
+    model
+        The name of a model card, a card, a scenario or the path of its file, or the path of a
+        Hugging Face ``config.json``.
+    seq_lens
+        Tokens in a sequence, one length or several; may be left out where a scenario has one.
+
+    Raises
+    ------
+    InputError
+        If the model cannot be found or read, or a length is missing or out of range.
+    """
+    from meshplan.solver.report.flops import flops as flops_of
+
+    return flops_of(model, seq_lens)
+
+
 def calibrate(
     runs: str | Path,
     *,
@@ -255,6 +298,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "CalibrationReport",
     "CheckReport",
+    "FlopsReport",
     "Infeasible",
     "InputError",
     "MemoryReport",
@@ -264,6 +308,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "check",
+    "flops",
     "load",
     "memory",
     "solve",

@@ -15,11 +15,13 @@
 ``cards``        the shipped cards: :func:`load_card`, :func:`card_names`
 ``parameters``   parameters of a card, by part
 ``flops``        FLOPs of a card, by part
+``inputs``       :func:`input_files`: which files a scenario is made of
 ===============  =====================================================================
 """
 
 from meshplan.scenarios.cards import card_names, load_card
 from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.inputs import input_files
 from meshplan.scenarios.loader import from_mapping, load, loads, resolve_cluster, resolve_model
 from meshplan.scenarios.model_card import LayerKind, ModelCard
 from meshplan.scenarios.model_ref import ModelRef
@@ -62,6 +64,7 @@ __all__ = [
     "Workload",
     "card_names",
     "from_mapping",
+    "input_files",
     "json_schema",
     "load",
     "load_card",

@@ -10,7 +10,8 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-_FOLDER = Path(__file__).parent / "calibrations"
+#: The calibration that ships with meshplan.
+DEFAULT_FILE = Path(__file__).parent / "calibrations" / "default.yaml"
 
 
 class Efficiencies(BaseModel):
@@ -59,8 +60,7 @@ class Calibration(BaseModel):
 @lru_cache(maxsize=1)
 def default_calibration() -> Calibration:
     """The calibration that ships with meshplan."""
-    text = (_FOLDER / "default.yaml").read_text(encoding="utf-8")
-    return Calibration.model_validate(yaml.safe_load(text))
+    return Calibration.model_validate(yaml.safe_load(DEFAULT_FILE.read_text(encoding="utf-8")))
 
 
 def read_calibration(path: Path) -> Calibration:

@@ -37,6 +37,11 @@ def load_card(name: str) -> ModelCard:
     return ModelCard.model_validate(yaml.load(text, Loader=_Loader))
 
 
+def card_file(name: str) -> Path | None:
+    """The file of the shipped card of that name, or None if there is none."""
+    return _FOLDER / f"{name}.yaml" if name in card_names() else None
+
+
 def cards() -> tuple[ModelCard, ...]:
     """Return all shipped cards, sorted by name."""
     return tuple(load_card(name) for name in card_names())

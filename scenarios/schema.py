@@ -256,7 +256,8 @@ class Training(Section):
         default=1, description="Full recompute: layers of a checkpoint (uniform) or of a stage."
     )
     load_imbalance: Annotated[float, Within(1, 1024)] = Field(
-        default=1.0, description="Tokens of the busiest expert rank over the mean."
+        default=1.0,
+        description="Tokens of the busiest expert rank over the mean; counted up to ep.",
     )
     overlap_expert_communication: Flag = Field(
         default=False, description="Whether token dispatch overlaps with another micro-batch."

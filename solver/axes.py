@@ -9,9 +9,11 @@ numpy broadcasting joins the tables.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ from meshplan.constraints.terms import scope_of
 
 Array: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Index: TypeAlias = npt.NDArray[np.intp]
 
 #: Axes in the order of the arrays' dimensions.
 AXES: tuple[str, ...] = ("mesh", "recompute", "graphs", "dispatcher", "offload", "vpp")
@@ -39,8 +42,36 @@ AXIS_DECISIONS: dict[str, tuple[str, ...]] = {
 _AXIS_OF = {name: axis for axis, names in AXIS_DECISIONS.items() for name in names}
 
 
-def _holds(problem: Problem, rule: Rule, values: tuple[Value, ...]) -> bool:
-    return rule.holds(problem, *values)
+#: A term and the constants that it is called with besides decisions (``kind``, ``part``).
+Term: TypeAlias = tuple[Callable[..., int], dict[str, Any]]
+
+#: By problem: values of terms and rules that were evaluated, for all axes and searches of it.
+_KNOWN: WeakKeyDictionary[Problem, dict[Hashable, dict[Hashable, Any]]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class _Projection:
+    """Distinct values of some decisions along one axis.
+
+    Attributes
+    ----------
+    names
+        The decisions; none if the axis does not matter.
+    distinct
+        Their values.
+    first
+        For each of these an index along the axis that has it.
+    inverse
+        For each index along the axis, which of them it has.
+    """
+
+    names: tuple[str, ...]
+    distinct: list[tuple[Value, ...]]
+    first: Index
+    inverse: Index
+
+
+_NO_NAMES = _Projection((), [()], np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
 
 
 class Axes:
@@ -52,6 +83,8 @@ class Axes:
         Names and rows of the mesh axis (``pp`` is the same for all).
     others
         For each other axis its values, each a tuple over ``AXIS_DECISIONS[axis]``.
+    cheapest
+        Whether tables keep the mesh axis only, with the least value over all others.
     """
 
     def __init__(
@@ -61,13 +94,29 @@ class Axes:
         mesh_names: Sequence[str],
         mesh: Sequence[tuple[Value, ...]],
         others: dict[str, list[tuple[Value, ...]]],
+        *,
+        cheapest: bool = False,
     ) -> None:
         self.problem = problem
         self.pp = pp
         self.mesh_names = tuple(mesh_names)
         self.mesh = list(mesh)
         self.others = others
-        self._projections: dict[tuple[str, ...], tuple[list[tuple[Value, ...]], Any]] = {}
+        self.cheapest = cheapest
+        self._columns: dict[str, tuple[list[Value], Index]] = {}
+        self._projections: dict[tuple[str, tuple[str, ...]], _Projection] = {}
+        self._known = _KNOWN.setdefault(problem, {})
+
+    def rows_cheapest(self) -> Axes:
+        """The same axes, whose tables keep the mesh axis only."""
+        same = Axes(self.problem, self.pp, self.mesh_names, self.mesh, self.others, cheapest=True)
+        same._columns, same._projections = self._columns, self._projections
+        return same
+
+    def some_rows(self, chosen: Index) -> Axes:
+        """The same axes with some of the mesh rows."""
+        mesh = [self.mesh[i] for i in chosen.tolist()]
+        return Axes(self.problem, self.pp, self.mesh_names, mesh, self.others)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,78 +131,154 @@ class Axes:
             named |= dict(zip(AXIS_DECISIONS[axis], self.others[axis][index], strict=True))
         return named
 
+    def column(self, name: str) -> Array:
+        """One degree of every mesh row."""
+        values, codes = self._column(name)
+        numbers: Array = np.array(values, dtype=np.int64)[codes]
+        return numbers
+
     # -- tables --------------------------------------------------------------------------------
 
     def table(self, term: Callable[..., int], **constants: Any) -> Array:
         """Value of a term for every combination of the decisions that it reads."""
-        scope = scope_of(term)
+        return self.total([(term, constants)])
 
-        def value(values: tuple[Value, ...]) -> int:
-            return term(self.problem, **constants, **dict(zip(scope, values, strict=True)))
+    def total(self, terms: Iterable[Term]) -> Array:
+        """Sum of terms for every combination of the decisions that any of them reads."""
+        return self._joined(np.add, terms)
 
-        result: Array = self._tabulate(scope, value, np.int64)
+    def largest(self, terms: Iterable[Term]) -> Array:
+        """Largest of terms for every combination of the decisions that any of them reads."""
+        return self._joined(np.maximum, terms)
+
+    def allowed(self, rules: Iterable[Rule]) -> list[Mask]:
+        """Masks all of which hold where all of these rules hold."""
+        masks: dict[tuple[_Projection, ...], Any] = {}
+        for rule in rules:
+            holds = partial(rule.holds, self.problem)
+            parts, mask = self._compact(rule, rule.scope, lambda *v, f=holds: f(*v), np.bool_)
+            masks[parts] = masks[parts] & mask if parts in masks else mask
+        return [self._expanded(mask, parts) for parts, mask in masks.items()]
+
+    def _joined(self, join: np.ufunc, terms: Iterable[Term]) -> Array:
+        """Join terms on the distinct combinations of all decisions that they read, then spread."""
+        tables: dict[tuple[_Projection, ...], Array] = {}
+        for term, constants in terms:
+            key = (term, *sorted(constants.items()))
+            value = partial(_evaluate, term, self.problem, constants, scope_of(term))
+            parts, array = self._compact(key, scope_of(term), value, np.int64)
+            tables[parts] = join(tables[parts], array) if parts in tables else array
+        whole = tuple(
+            self._projection(axis, [name for parts in tables for name in parts[i].names])
+            for i, axis in enumerate(AXES)
+        )
+        joined: Array | None = None
+        for parts, array in tables.items():
+            for dimension, (part, all_) in enumerate(zip(parts, whole, strict=True)):
+                if part.names and part is not all_:
+                    array = np.take(array, part.inverse[all_.first], axis=dimension)
+            joined = array if joined is None else join(joined, array)
+        assert joined is not None
+        if self.cheapest:
+            joined = joined.min(axis=tuple(range(1, len(AXES))), keepdims=True)
+            whole = (whole[0], *(_NO_NAMES for _ in AXES[1:]))
+        result: Array = self._expanded(joined, whole)
         return result
 
-    def allowed(self, rules: Iterable[Rule]) -> Mask:
-        """Where all of these rules hold."""
-        mask: Mask = np.ones((1,) * len(AXES), dtype=bool)
-        for rule in rules:
-            mask = mask & self._tabulate(rule.scope, partial(_holds, self.problem, rule), np.bool_)
-        return mask
-
-    def _tabulate(
-        self, scope: Sequence[str], function: Callable[[tuple[Value, ...]], Any], dtype: Any
-    ) -> Any:
-        """Evaluate on the distinct values of the scope, then spread over the axes."""
-        parts: list[list[tuple[Value, ...]]] = []
-        spreads: list[Any] = []
-        order: list[str] = []
-        for axis in AXES:
-            names = [n for n in scope if self._axis(n) == axis]
-            distinct, inverse = self._project(axis, tuple(names))
-            parts.append(distinct)
-            spreads.append(inverse)
-            order += names
-        position = {name: order.index(name) for name in order}
-        pick = [position[n] if n != "pp" else -1 for n in scope]
+    def _compact(
+        self, key: Hashable, scope: Sequence[str], function: Callable[..., Any], dtype: Any
+    ) -> tuple[tuple[_Projection, ...], Any]:
+        """A function of the scope on the distinct values of the scope along each axis."""
+        parts = tuple(
+            self._projection(axis, [n for n in scope if self._axis(n) == axis]) for axis in AXES
+        )
+        order = [name for part in parts for name in part.names]
+        pick = [order.index(n) if n != "pp" else -1 for n in scope]
+        known = self._known.setdefault((key, self.pp if "pp" in scope else None), {})
         flat = []
-        for combination in itertools.product(*parts):
-            values = [v for part in combination for v in part]
-            flat.append(function(tuple(values[i] if i >= 0 else self.pp for i in pick)))
-        array = np.array(flat, dtype=dtype).reshape([len(part) for part in parts])
-        for dimension, inverse in enumerate(spreads):
-            if inverse is not None:
-                array = np.take(array, inverse, axis=dimension)
+        for combination in itertools.product(*(part.distinct for part in parts)):
+            value = known.get(combination)
+            if value is None:
+                values = [v for part in combination for v in part]
+                values.append(self.pp)
+                value = known[combination] = function(*(values[i] for i in pick))
+            flat.append(value)
+        return parts, np.array(flat, dtype=dtype).reshape([len(part.distinct) for part in parts])
+
+    @staticmethod
+    def _expanded(array: Any, parts: Sequence[_Projection]) -> Any:
+        for dimension, part in enumerate(parts):
+            if part.names:
+                array = np.take(array, part.inverse, axis=dimension)
         return array
 
     @staticmethod
     def _axis(name: str) -> str | None:
         return None if name == "pp" else _AXIS_OF.get(name, "mesh")
 
-    def _project(self, axis: str, names: tuple[str, ...]) -> tuple[list[tuple[Value, ...]], Any]:
-        """Distinct values of ``names`` along an axis, and for each index which of them it has."""
-        if not names:
-            return [()], None
-        if names not in self._projections:
-            rows: list[tuple[Value, ...]]
-            if axis == "mesh":
-                rows = self._mesh_columns(names)
-            else:
-                columns = [AXIS_DECISIONS[axis].index(n) for n in names]
-                rows = [tuple(value[c] for c in columns) for value in self.others[axis]]
-            distinct = list(dict.fromkeys(rows))
-            index = {value: i for i, value in enumerate(distinct)}
-            self._projections[names] = distinct, np.array([index[r] for r in rows], dtype=np.intp)
-        return self._projections[names]
+    # -- projections ---------------------------------------------------------------------------
 
-    def _mesh_columns(self, names: tuple[str, ...]) -> list[tuple[Value, ...]]:
-        column = {name: i for i, name in enumerate(self.mesh_names)}
-        if not any(name in DERIVED for name in names):
-            picks = [column[name] for name in names]
-            return [tuple(row[i] for i in picks) for row in self.mesh]
-        rows = []
-        for row in self.mesh:
-            cp, mbs, tp = int(row[column["cp"]]), int(row[column["mbs"]]), int(row[column["tp"]])
-            derived = self.problem.derived(tp, cp, mbs)
-            rows.append(tuple(derived[n] if n in derived else row[column[n]] for n in names))
-        return rows
+    def _projection(self, axis: str, names: Iterable[str]) -> _Projection:
+        """Distinct values of ``names`` along an axis; the order of the names does not matter."""
+        ordered = tuple(sorted(set(names)))
+        if not ordered:
+            return _NO_NAMES
+        if (axis, ordered) not in self._projections:
+            self._projections[axis, ordered] = self._projected(axis, ordered)
+        return self._projections[axis, ordered]
+
+    def _projected(self, axis: str, names: tuple[str, ...]) -> _Projection:
+        if axis == "mesh":
+            columns = [self._column(name) for name in names]
+        else:
+            places = [AXIS_DECISIONS[axis].index(n) for n in names]
+            columns = [_coded([value[p] for value in self.others[axis]]) for p in places]
+        codes = columns[0][1]
+        size = len(columns[0][0])
+        first, inverse = _distinct(codes, size)
+        for values, more in columns[1:]:
+            first, inverse = _distinct(inverse * len(values) + more, len(first) * len(values))
+        distinct = list(zip(*([v[c] for c in k[first].tolist()] for v, k in columns), strict=True))
+        return _Projection(names, distinct, first, inverse)
+
+    def _column(self, name: str) -> tuple[list[Value], Index]:
+        """Values of one decision (or derived quantity) of the mesh, and which each row has."""
+        if name not in self._columns:
+            if name in DERIVED:
+                base = self._projection("mesh", ("tp", "cp", "mbs"))
+                named = [dict(zip(base.names, row, strict=True)) for row in base.distinct]
+                values, codes = _coded(
+                    [self.problem.derived(**{k: int(v) for k, v in n.items()})[name] for n in named]
+                )
+                self._columns[name] = values, codes[base.inverse]
+            else:
+                place = self.mesh_names.index(name)
+                self._columns[name] = _coded([row[place] for row in self.mesh])
+        return self._columns[name]
+
+
+def _evaluate(
+    term: Callable[..., int],
+    problem: Problem,
+    constants: dict[str, Any],
+    scope: Sequence[str],
+    *values: Value,
+) -> int:
+    return term(problem, **constants, **dict(zip(scope, values, strict=True)))
+
+
+def _coded(values: Sequence[Value]) -> tuple[list[Value], Index]:
+    """Distinct values, and for each value which of them it is."""
+    number: dict[Value, int] = {}
+    codes = [number.setdefault(value, len(number)) for value in values]
+    return list(number), np.array(codes, dtype=np.intp)
+
+
+def _distinct(codes: Index, size: int) -> tuple[Index, Index]:
+    """First index of each distinct code below ``size``, and for each index which code it has."""
+    first = np.full(size, -1, dtype=np.intp)
+    first[codes[::-1]] = np.arange(len(codes), dtype=np.intp)[::-1]
+    found = np.flatnonzero(first >= 0)
+    number = np.empty(size, dtype=np.intp)
+    number[found] = np.arange(len(found))
+    return first[found], number[codes]

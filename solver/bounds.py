@@ -35,10 +35,7 @@ NEVER = 1 << 60
 
 def mesh_column(axes: Axes, name: str) -> Array:
     """One degree of every mesh row, along the mesh axis."""
-    index = axes.mesh_names.index(name)
-    values = [int(row[index]) for row in axes.mesh]
-    column: Array = np.array(values, dtype=np.int64).reshape(-1, 1, 1, 1, 1, 1)
-    return column
+    return axes.column(name).reshape(-1, 1, 1, 1, 1, 1)
 
 
 def coarse_memory(problem: Problem, pp: int, costs: MemoryCosts) -> Array:
@@ -149,7 +146,7 @@ class Bounds:
         most, heaviest = self._fullest()
         fastest = costs.fastest_us
         slot = np.maximum(heaviest * fastest, _ends_slot(problem, costs, mtp))
-        slot = np.maximum(slot, -(-bottleneck // shape.vpp))
+        slot = np.maximum(slot, -(-bottleneck // self._most_chunks()))
         bottleneck = bottleneck + shape.vpp * costs.p2p_us
         step = self.ga * bottleneck + (shape.pp - 1) * (slot + costs.p2p_us)
         step = step + _once(costs, most, bottleneck)
@@ -175,10 +172,17 @@ class Bounds:
         return np.maximum((most_step - STEP_OVERHEAD_US) // self.ga, 0)
 
     def _tables(self, limit: Array) -> list[RankTable]:
-        most = most_layers(self.problem, self.shape)
-        reachable = int(most_in_time(self.problem, self.costs, limit).max(initial=0))
-        top = max(1, min(most, reachable))
+        top = self._top(limit)
         return [rank_table(self.problem, self.shape, rank, top) for rank in range(self.shape.pp)]
+
+    def _top(self, limit: Array) -> int:
+        """Most layers that any rank of any cell holds within the time."""
+        reachable = int(most_in_time(self.problem, self.costs, limit).max(initial=0))
+        return max(1, min(most_layers(self.problem, self.shape), reachable))
+
+    def _most_chunks(self) -> int:
+        """Chunks of a rank: its heaviest holds that share of its time at least."""
+        return self.shape.vpp
 
     def _fullest(self) -> tuple[int, int]:
         """Fewest layers that the fullest rank, and the fullest slot, must hold."""
@@ -188,7 +192,7 @@ class Bounds:
             per_rank = [sum(s.count for s in fixed[r :: shape.pp]) for r in range(shape.pp)]
             return max(per_rank), max(slot.count for slot in fixed)
         most = -(-problem.model.layers // shape.pp)
-        return most, -(-most // shape.vpp)
+        return most, -(-most // self._most_chunks())
 
     def _rank(self, rank: int, table: RankTable, capacity: Array) -> _Rank:
         """Time by number of layers, and whether they fit, for every cell."""

@@ -164,11 +164,7 @@ def _memory_text(problem: Problem, least: int | None, hosts_decide: bool) -> str
     )
     host = _host_text(problem)
     if hosts_decide and not host:
-        left = problem.host_capacity / QUANTA_PER_GIB
-        host = (
-            f"; with larger hosts a layout would fit: {node.host_memory_gib:,.0f} GiB of a node's "
-            f"memory leave each GPU's rank {left:.1f} ({HOST_RESERVE:.0%} reserved)"
-        )
+        host = f"; with larger hosts a layout would fit: {_host_share(problem)}"
     if least is None or least <= problem.capacity:
         return f"no split of the layers over the pipeline stages fits: {room}{host}"
     mean = least / QUANTA_PER_GIB
@@ -183,11 +179,19 @@ def _host_text(problem: Problem) -> str:
     each = needed / problem.gpus
     if each <= problem.host_capacity:
         return ""
-    node = problem.node_type
     return (
         f"; with the optimizer on the hosts each GPU's rank keeps {each / QUANTA_PER_GIB:.1f} GiB "
-        f"there, and {node.host_memory_gib:,.0f} GiB a node leave "
-        f"{problem.host_capacity / QUANTA_PER_GIB:.1f} ({HOST_RESERVE:.0%} reserved)"
+        f"there, and {_host_share(problem)}"
+    )
+
+
+def _host_share(problem: Problem) -> str:
+    """What a node's memory leaves for one of its GPUs."""
+    node = problem.node_type
+    return (
+        f"the {node.host_memory_gib:,.0f} GiB of a node leave "
+        f"{problem.host_capacity / QUANTA_PER_GIB:.1f} GiB for each of its {node.gpus_per_node} "
+        f"GPUs ({HOST_RESERVE:.0%} reserved)"
     )
 
 

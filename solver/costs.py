@@ -201,6 +201,10 @@ class CellCosts(MemoryCosts):
             for kind, gpu in self.gpu_us.items()
         }
 
+    def any_vpp(self) -> CellCosts:
+        """The same with the least transfer over all virtual pipeline degrees, for bounds."""
+        return replace(self, p2p_us=self.p2p_us.min(axis=5, keepdims=True))
+
     @property
     def fastest_us(self) -> Array:
         """Time of the fastest kind of layer."""
@@ -212,7 +216,7 @@ def memory_costs(axes: Axes) -> MemoryCosts:
     problem, table = axes.problem, axes.table
     static = _static(axes, STATIC_PARTS)
     static = replace(static, output=static.output + table(output_dummy_gradient))
-    overhead = total([table(term) for term in (*INSIDE_TERMS, *OUTSIDE_TERMS)])
+    overhead = axes.total((term, {}) for term in (*INSIDE_TERMS, *OUTSIDE_TERMS))
     overhead = overhead + workspaces(problem) + context(problem) + communicator(axes.pp)
     updates = (_static(axes, (part,)) for part in UPDATE_PARTS)
     return MemoryCosts(
@@ -222,7 +226,7 @@ def memory_costs(axes: Axes) -> MemoryCosts:
         activation={kind: _activation(axes, kind) for kind in problem.cost_kinds},
         offloaded={kind: table(offloaded_activation, kind=kind) for kind in problem.cost_kinds},
         overhead=overhead,
-        working=largest([table(term) for term in WORKING_TERMS]) + table(offload_staging),
+        working=axes.largest((term, {}) for term in WORKING_TERMS) + table(offload_staging),
         loss=table(loss_working),
     )
 
@@ -251,8 +255,9 @@ def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
 
 def _per_layer(axes: Axes, dense: Callable[..., int], expert: Callable[..., int]) -> Array:
     """A once-a-step cost of the costliest kind of layer."""
-    table = axes.table
-    return largest([table(dense, kind=k) + table(expert, kind=k) for k in axes.problem.kinds])
+    return largest(
+        [axes.total([(dense, {"kind": k}), (expert, {"kind": k})]) for k in axes.problem.kinds]
+    )
 
 
 def mtp_time_us(problem: Problem, costs: CellCosts) -> Array:
@@ -261,14 +266,6 @@ def mtp_time_us(problem: Problem, costs: CellCosts) -> Array:
     if not card.mtp_layers:
         return np.zeros_like(costs.loss_us)
     return card.mtp_layers * (costs.layer_us[card.mtp_kind] + costs.mtp_us)
-
-
-def total(arrays: list[Array]) -> Array:
-    """Elementwise sum."""
-    result = arrays[0]
-    for array in arrays[1:]:
-        result = result + array
-    return result
 
 
 def least(arrays: list[Array]) -> Array:
@@ -291,7 +288,7 @@ def _static(axes: Axes, parts: Sequence[str]) -> StaticCosts:
     """Some parts of the parameters' memory."""
 
     def sums(*terms: Callable[..., int], **constants: Any) -> Array:
-        return total([axes.table(term, part=p, **constants) for term in terms for p in parts])
+        return axes.total((term, {"part": p, **constants}) for term in terms for p in parts)
 
     return StaticCosts(
         layer={kind: sums(dense_static, expert_static, kind=kind) for kind in axes.problem.kinds},
@@ -303,13 +300,10 @@ def _static(axes: Axes, parts: Sequence[str]) -> StaticCosts:
 
 def _activation(axes: Axes, kind: LayerKind) -> Array:
     terms = [term for part in activation_terms(kind).values() for term in part]
-    return total([axes.table(term, kind=kind) for term in terms])
+    return axes.total((term, {"kind": kind}) for term in terms)
 
 
 def _gpu_us(axes: Axes, kind: LayerKind) -> Array:
-    return total(
-        [
-            axes.table(term, **({"kind": kind} if with_kind else {}))
-            for term, with_kind in gpu_terms(kind).values()
-        ]
+    return axes.total(
+        (term, {"kind": kind} if with_kind else {}) for term, with_kind in gpu_terms(kind).values()
     )

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ from meshplan.solver.bounds import (
 from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_costs
 from meshplan.solver.meshes import MESH
 from meshplan.solver.program import LimitReached
+from meshplan.solver.screen import AnyVppBounds
 from meshplan.solver.shapes import Shape, live_class
-from meshplan.solver.space import build_axes, vpp_choices
+from meshplan.solver.space import build_axes, fixed_slots, vpp_choices
 
 #: Longest step that is looked at, us (51 days); times the largest batch it stays below 2^63.
 UNLIMITED = 1 << 42
@@ -37,6 +39,8 @@ MOST_STAGES = 1 << 12
 #: Cells whose coarse bounds, and whose refined bounds, are computed in one go.
 _CELLS_AT_ONCE = 200_000
 _REFINED_AT_ONCE = 8192
+#: How far beyond the limit the bounds of screened cells are worked out.
+_WIDER = 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,8 @@ class Region:
         Position of each cell along every axis but vpp.
     bounds, memory
         Least step time of each cell, scaled; least memory of all its stages together, quanta.
+    screened
+        Cells whose bound is that of :meth:`Space.screen` already.
     vpp_allowed
         By mesh row and vpp: whether the rules allow them together.
     ga, gbs
@@ -64,6 +70,17 @@ class Region:
     vpp_allowed: Mask
     ga: Array
     gbs: Array
+    screened: Mask
+
+    @cached_property
+    def dp(self) -> Array:
+        """Data parallelism of each mesh row."""
+        return self.axes.column("dp")
+
+    @cached_property
+    def cheapest_costs(self) -> CellCosts:
+        """The costs, with the least transfer time over all virtual pipeline degrees."""
+        return self.costs.any_vpp()
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +129,7 @@ class Statistics:
     """What the search did."""
 
     cells: int = 0
+    screened: int = 0
     refined: int = 0
     programs: int = 0
 
@@ -182,8 +200,12 @@ class Space:
     def _region(self, axes: Axes) -> Region | None:
         """Cells of one pipeline degree whose memory may suffice; None if there are none."""
         self.statistics.cells += math.prod(axes.shape)
+        vpp_allowed = self._vpp_allowed(axes)
+        axes, vpp_allowed = self._roomy_rows(axes, vpp_allowed)
+        if not len(axes.mesh):
+            return None
         memory = memory_costs(axes)
-        vpp_allowed, allowed = self._allowed(axes)
+        allowed = axes.allowed(rule for rule in self._option_rules if "vpp" not in rule.scope)
         costs: CellCosts | None = None
         found: list[tuple[Array, ...]] = []
         for rows in self._row_chunks(axes):
@@ -204,9 +226,23 @@ class Space:
             joined[5],
             joined[6],
             vpp_allowed,
-            mesh_column(axes, "ga")[:, 0, 0, 0, 0, 0],
-            mesh_column(axes, "gbs")[:, 0, 0, 0, 0, 0],
+            axes.column("ga"),
+            axes.column("gbs"),
+            np.zeros(len(joined[5]), dtype=bool),
         )
+
+    def _roomy_rows(self, axes: Axes, vpp_allowed: Mask) -> tuple[Axes, Mask]:
+        """The mesh rows that some vpp allows and whose thriftiest options may fit in memory.
+
+        If there are none, the row that needs the least stays, for the message that says so.
+        """
+        costs = memory_costs(axes.rows_cheapest())
+        memory = coarse_memory(self.problem, axes.pp, costs).reshape(-1)
+        memory = np.where(vpp_allowed.any(axis=1), memory, NEVER)
+        chosen = np.flatnonzero(memory <= axes.pp * self.capacity)
+        if not len(chosen):
+            chosen = np.flatnonzero(memory == memory.min())
+        return axes.some_rows(chosen), vpp_allowed[chosen]
 
     def _row_chunks(self, axes: Axes) -> Iterator[slice]:
         """Mesh rows, so many at a time that their cells are not too many at once."""
@@ -224,9 +260,7 @@ class Space:
         memory: Array,
     ) -> tuple[Array, ...]:
         """Indices, scaled bounds and memory of the chosen cells of some mesh rows."""
-        # The least p2p over all vpp holds whatever vpp a cell gets.
-        part = replace(costs, p2p_us=costs.p2p_us.min(axis=5, keepdims=True))
-        part = part.rows(rows.start, rows.stop)
+        part = costs.any_vpp().rows(rows.start, rows.stop)
         ga, gbs = mesh_column(axes, "ga")[rows], mesh_column(axes, "gbs")[rows]
         full = (rows.stop - rows.start, *axes.shape[1:5], 1)
         if len(memory) * _SPARSE < math.prod(full):
@@ -247,27 +281,34 @@ class Space:
         ]
         return (*small, scaled[keep], memory[keep])
 
-    def _allowed(self, axes: Axes) -> tuple[Mask, Mask]:
-        """What the option rules allow: [mesh row, vpp], and the axes but vpp."""
-        mesh_only = {"pp", *MESH}
-        mixed = [rule for rule in self.rules if not set(rule.scope) <= mesh_only]
-        vpp_allowed = axes.allowed(rule for rule in mixed if "vpp" in rule.scope)
-        vpp_allowed = np.broadcast_to(vpp_allowed, (len(axes.mesh), 1, 1, 1, 1, axes.shape[5]))
-        allowed = axes.allowed(rule for rule in mixed if "vpp" not in rule.scope)
-        return vpp_allowed[:, 0, 0, 0, 0, :], allowed
+    @cached_property
+    def _option_rules(self) -> list[Rule]:
+        """Rules that read more than degrees of the mesh."""
+        return [rule for rule in self.rules if not set(rule.scope) <= {"pp", *MESH}]
+
+    def _vpp_allowed(self, axes: Axes) -> Mask:
+        """What the rules allow: [mesh row, vpp]."""
+        allowed = np.ones((len(axes.mesh), axes.shape[5]), dtype=bool)
+        for mask in axes.allowed(rule for rule in self._option_rules if "vpp" in rule.scope):
+            allowed = allowed & mask[:, 0, 0, 0, 0, :]
+        return allowed
 
     def _roomy(
-        self, axes: Axes, costs: MemoryCosts, rows: slice, vpp_allowed: Mask, allowed: Mask
+        self,
+        axes: Axes,
+        costs: MemoryCosts,
+        rows: slice,
+        vpp_allowed: Mask,
+        allowed: Sequence[Mask],
     ) -> tuple[tuple[Array, ...], Array]:
         """Legal cells of some rows whose memory may suffice, and what their stages need together.
 
         Positions along the mesh axis count from the first of the rows.
         """
         part = costs.rows(rows.start, rows.stop)
-        any_vpp = vpp_allowed[rows].any(axis=1, keepdims=True)
-        legal = any_vpp.reshape(-1, 1, 1, 1, 1, 1) & (
-            allowed[rows] if len(allowed) > 1 else allowed
-        )
+        legal: Mask = vpp_allowed[rows].any(axis=1).reshape(-1, 1, 1, 1, 1, 1)
+        for mask in allowed:
+            legal = legal & (mask[rows] if len(mask) > 1 else mask)
         memory = np.where(legal, coarse_memory(self.problem, axes.pp, part), NEVER)
         if self.problem.uses_host_memory:
             host = coarse_host(self.problem, part)
@@ -287,14 +328,50 @@ class Space:
         """Step time scaled to the largest batch, rounded up."""
         return -(-np.minimum(step, UNLIMITED) * self.largest_batch // gbs)
 
-    def pools(self, regions: Sequence[Region], most: int) -> list[Pool]:
-        """Cells whose refined bound of the scaled step time is at most ``most``."""
+    def pools(self, regions: Sequence[Region], most: int, dp: int | None = None) -> list[Pool]:
+        """Cells (with this ``dp``) whose refined bound of the scaled step is at most ``most``."""
         found: list[Pool] = []
         for region in regions:
-            chosen = np.nonzero(region.bounds <= most)[0]
+            asked = slice(None) if dp is None else region.dp[region.indices[0]] == dp
+            wanted = np.arange(len(region.bounds))[asked]
+            self.screen(region, wanted[region.bounds[wanted] <= most], most)
+            chosen = wanted[region.bounds[wanted] <= most]
             if len(chosen):
                 found += self.refine(region, chosen, most)
         return found
+
+    def screen(self, region: Region, chosen: Array, most: int) -> None:
+        """Raise the bounds of some cells to what holds for every virtual pipeline degree.
+
+        A cell is looked at once: where its bound turns out to be far beyond ``most``, only that
+        is noted, and it is looked at again if it comes to that.
+        """
+        degrees = tuple(int(vpp) for (vpp,) in region.axes.others["vpp"])
+        if len(degrees) == 1 or fixed_slots(self.problem, region.pp, 1) is not None:
+            return
+        wide = min(int(most * _WIDER), UNLIMITED)
+        chosen = chosen[~region.screened[chosen]]
+        ga = region.ga[region.indices[0][chosen]]
+        classes = np.minimum(ga, live_class(region.pp, 2, int(ga.max(initial=0))))
+        shape = Shape(region.pp, 1, region.pp, self.problem.extra_warmup)
+        for level in np.unique(classes):
+            part = chosen[classes == level]
+            for start in range(0, len(part), _REFINED_AT_ONCE):
+                self._check_time()
+                some = part[start : start + _REFINED_AT_ONCE]
+                at = tuple(index[some] for index in region.indices)
+                costs = region.cheapest_costs.at((*at, np.zeros_like(at[0])))
+                bounds = AnyVppBounds(
+                    self.problem, shape, costs, region.ga[at[0]], degrees, int(level)
+                )
+                gbs = region.gbs[at[0]]
+                step = bounds.least_step(self.capacity, int(self.unscaled(wide, gbs).max()))
+                self.statistics.screened += len(some)
+                known = step < NEVER
+                region.bounds[some] = np.where(
+                    known, np.maximum(self.scaled(step, gbs), region.bounds[some]), wide + 1
+                )
+                region.screened[some] = known
 
     def refine(self, region: Region, chosen: Array, most: int) -> Iterator[Pool]:
         """Cells of a region, by shape, whose refined bound is at most ``most``."""
@@ -302,7 +379,7 @@ class Space:
         ga, gbs = region.ga[indices[0]], region.gbs[indices[0]]
         for vpp_index, (vpp,) in enumerate(region.axes.others["vpp"]):
             legal = region.vpp_allowed[indices[0], vpp_index]
-            classes = np.array([live_class(region.pp, int(vpp), int(g)) for g in ga])
+            classes = np.minimum(ga, live_class(region.pp, int(vpp), int(ga.max(initial=0))))
             for level in np.unique(classes[legal]):
                 part = np.nonzero(legal & (classes == level))[0]
                 shape = Shape(region.pp, int(vpp), int(level), self.problem.extra_warmup)

@@ -17,7 +17,7 @@ Every plan is costed again by :mod:`~meshplan.solver.judge` before it is returne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from meshplan.constraints.memory.verdict import fills_host
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array
-from meshplan.solver.bounds import NEVER, Bounds, mesh_column
+from meshplan.solver.bounds import NEVER, Bounds
 from meshplan.solver.found import Found, InternalError, canonical_key, to_layout
 from meshplan.solver.judge import active_rules, cost
 from meshplan.solver.placements import exact_bounds
@@ -42,6 +42,8 @@ _GROWTH = 1.02
 _ROOMIEST = 16
 #: How far beyond the limit of its round a program may look for a plan.
 _WIDER = 1.3
+#: Parts of the tolerance within which other degrees are looked for, one after the other.
+_ROUNDS = (0.1, 0.3, 1)
 
 
 class Search:
@@ -203,11 +205,11 @@ class Search:
         if self.report is not None:
             self.report(best, self.bound)
 
-    def most_data_parallel(self, pools: list[Pool], most: int) -> list[Pool]:
+    def most_data_parallel(self, regions: Sequence[Region], most: int) -> list[Pool]:
         """Cells with the most DP for which some plan within ``most`` exists."""
-        for dp in sorted({int(v) for pool in pools for v in self._dp(pool)}, reverse=True):
-            chosen = [pool.take(np.nonzero(self._dp(pool) == dp)[0]) for pool in pools]
-            chosen = [pool for pool in chosen if len(pool.ga)]
+        degrees = [r.dp[r.indices[0][r.bounds <= most]] for r in regions]
+        for dp in sorted({int(v) for one in degrees for v in np.unique(one)}, reverse=True):
+            chosen = self.space.pools(regions, most, dp)
             if self.best is not None and self.best.decisions["dp"] == dp:
                 return chosen
             for _, cell in in_order(chosen, [pool.least for pool in chosen]):
@@ -216,10 +218,6 @@ class Search:
                     self.best = self._found(cell, answer, "step")
                     return chosen
         return []
-
-    def _dp(self, pool: Pool) -> Array:
-        column: Array = mesh_column(pool.region.axes, "dp")[pool.indices[0], 0, 0, 0, 0, 0]
-        return column
 
     def least_peak(self, pools: list[Pool], most: int) -> int:
         """Least peak memory among these cells within ``most``, in whole GiB.
@@ -275,7 +273,7 @@ class Search:
                 return
 
     def others(
-        self, pools: list[Pool] | Sequence[Pool], most: int, seen: set[tuple[int, ...]], count: int
+        self, regions: Sequence[Region], most: int, seen: set[tuple[int, ...]], count: int
     ) -> list[Found]:
         """Up to ``count`` plans of other degrees within ``most``, in the order of their bounds.
 
@@ -283,7 +281,7 @@ class Search:
         """
         found: list[Found] = []
         tried = set(seen)
-        for _, cell in in_order(pools, [pool.least for pool in pools]):
+        for cell in self._up_to(regions, most):
             if len(found) == count:
                 break
             named = cell.decisions(0)
@@ -295,6 +293,17 @@ class Search:
             if answer is not None:
                 found.append(self._found(cell, answer, "step"))
         return found
+
+    def _up_to(self, regions: Sequence[Region], most: int) -> Iterator[Pool]:
+        """Cells up to ``most`` in the order of their bounds, refined in a few rounds."""
+        done, fastest = -1, self.bound
+        for part in _ROUNDS:
+            limit = fastest + int((most - fastest) * part)
+            pools = self.space.pools(regions, limit)
+            for bound, cell in in_order(pools, [pool.least for pool in pools]):
+                if bound > done:
+                    yield cell
+            done = limit
 
 
 def _whole_gib(quanta: int) -> int:

@@ -19,7 +19,7 @@ from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import Cost, cost, violations
 from meshplan.solver.program import LimitReached
 from meshplan.solver.progress import Progress
-from meshplan.solver.regions import Pool
+from meshplan.solver.regions import Region
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
 from meshplan.solver.search import Search
 
@@ -112,15 +112,14 @@ class _Run:
         first = search.best
         assert first is not None
         most = int(self.fastest * (1 + problem.limits.dp_tolerance))
-        pools = search.space.pools(regions, most)
         self._enter("data parallelism")
-        kept = search.most_data_parallel(pools, most)
+        kept = search.most_data_parallel(regions, most)
         self._enter("memory")
         peak = search.least_peak(kept, most)
         self._enter("ties")
         search.canonical(kept, most, peak)
         assert search.best is not None
-        alternatives = self._alternatives(first, pools, most)
+        alternatives = self._alternatives(first, regions, most)
         return self._plan(search.best, proved=True, alternatives=alternatives)
 
     def _enter(self, phase: str) -> None:
@@ -169,7 +168,7 @@ class _Run:
         )
 
     def _alternatives(
-        self, first: Found, pools: Sequence[Pool], most: int
+        self, first: Found, regions: Sequence[Region], most: int
     ) -> tuple[Alternative, ...]:
         """The fastest plan, then other degrees within the tolerance, by their bounds."""
         chosen = self.search.best
@@ -179,7 +178,7 @@ class _Run:
         if _degrees(first) not in seen:
             seen.add(_degrees(first))
             shown.append(_alternative(first, "fastest"))
-        for found in self.search.others(pools, most, seen, _ALTERNATIVES - len(shown)):
+        for found in self.search.others(regions, most, seen, _ALTERNATIVES - len(shown)):
             shown.append(_alternative(found, "within the tolerance"))
         return tuple(sorted(shown, key=lambda other: other.step_s))
 

@@ -105,6 +105,11 @@ class Cluster:
         return sum(self._nodes_of(run.size) * run.count for run in self._domain_runs)
 
     @cached_property
+    def node_gpus(self) -> int:
+        """GPUs of the fullest node: fewer than a node has where the domains leave some out."""
+        return min(max(self.domains), self.node_type.gpus_per_node)
+
+    @cached_property
     def domain_gpus(self) -> int:
         """GPUs of the smallest NVLink domain: a block that divides it and all others fits."""
         return min(self.domains)

@@ -4,6 +4,7 @@
 ``formats``      bytes per parameter and per saved element, by numeric format
 ``static``       weights, gradients, optimizer state
 ``activations``  what a layer saves for one micro-batch, under the chosen recompute
+``inputs``       inputs that a layer's modules save, and whether offload can move them
 ``offloaded``    activations that fine-grained offload keeps on the host
 ``working``      what is alive only while a layer runs, and the logits
 ``overhead``     context, communicators, dispatcher buffers, graph pools

@@ -13,28 +13,18 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from meshplan.constraints.memory.formats import input_bytes
+from meshplan.constraints.memory.inputs import (
+    core_inputs,
+    input_and_norm,
+    kept,
+    kv_width,
+    lone_input_norm,
+    lone_mlp_norm,
+    mlp_input,
+)
 from meshplan.constraints.memory.linear_attention import gdn_saved, mamba_saved
 from meshplan.constraints.problem import Problem, quanta
 from meshplan.scenarios.model_card import LayerKind
-
-
-def kept(problem: Problem, module: str, bytes_: float) -> float:
-    """The saved input of ``module``, or nothing if that is offloaded to the host."""
-    return 0.0 if module in problem.training.activation_offload else bytes_
-
-
-def kv_width(problem: Problem, tp: int) -> float:
-    """Elements of K (or V) of one token on all TP ranks; more ranks than groups replicate them."""
-    card = problem.model
-    return card.kv_groups * card.head_dim * max(1.0, tp / card.kv_groups)
-
-
-def core_inputs(problem: Problem, tp: int) -> float:
-    """Bytes of q, k and v of one token on one TP rank, as full attention saves them."""
-    card = problem.model
-    if card.attention == "mla":
-        return card.heads / tp * (2 * card.qk_head_dim * 2 + 2 * (card.v_head_dim or 0))
-    return 2 * (card.query_width + 2 * kv_width(problem, tp)) / tp
 
 
 def _attention_out_bytes(problem: Problem) -> float:
@@ -66,17 +56,13 @@ def _attention_saved(
     card, width = problem.model, input_bytes(problem)
     h = card.hidden
     shard = tokens / problem.sequence_shards(tp)  # outside attention and MLP
-    saved = kept(problem, "attn_norm", shard * 2 * h)  # layer input
-    norm_out = kept(problem, "qkv_linear", shard * width * h)
+    saved = input_and_norm(problem, kind, shard * 2 * h, shard * width * h, layernorm=layernorm)
     if problem.training.hidden_dropout:
         saved += shard * h  # one mask byte an element
     if kind.mlp != "none":  # the residual after attention is what norm 2 reads
-        saved += kept(problem, "mlp_norm", shard * 2 * h)
+        saved += mlp_input(problem, kind, shard * 2 * h)
     if kind.attention == "mla":
         saved += _mla_saved(problem, tp, tokens, mla_up_proj=mla_up_proj)
-        saved += 0 if layernorm else norm_out
-    else:
-        saved += norm_out  # fused into the QKV projection: never discarded
     if kind.attention == "gdn":
         return saved + gdn_saved(problem, tp, tokens)
     if kind.attention == "mamba":
@@ -182,12 +168,12 @@ def _lone_mlp_input(problem: Problem, kind: LayerKind, shard: float) -> float:
     """Input of a layer that is only an MLP; otherwise the attention half counts it."""
     if kind.attention != "none":
         return 0.0
-    return kept(problem, "mlp_norm", shard * 2 * problem.model.hidden)
+    return mlp_input(problem, kind, shard * 2 * problem.model.hidden)
 
 
-def routed_copies(problem: Problem, moe_tokens: int, etp: int) -> float:
+def routed_copies(problem: Problem, moe_tokens: int, ep: int, etp: int) -> float:
     """Token copies that one rank's experts process: tokens x top-k x ETP x imbalance."""
-    return moe_tokens * problem.model.topk * etp * problem.training.load_imbalance
+    return moe_tokens * problem.model.topk * etp * problem.expert_imbalance(ep)
 
 
 def expert_widths(problem: Problem, etp: int) -> tuple[int, float]:
@@ -201,6 +187,7 @@ def moe_activation(
     problem: Problem,
     kind: LayerKind,
     moe_tokens: int,
+    ep: int,
     etp: int,
     dispatcher: str,
     rc_layernorm: int,
@@ -223,7 +210,7 @@ def moe_activation(
     maps = 4 * card.experts if dispatcher != "alltoall" else 4 * (2 * card.experts + 1)
     saved += moe_tokens * maps
     latent, ffn = expert_widths(problem, etp)
-    copies, gate = routed_copies(problem, moe_tokens, etp), _gate(problem)
+    copies, gate = routed_copies(problem, moe_tokens, ep, etp), _gate(problem)
     saved += copies * (
         kept(problem, "expert_fc1", width * latent) + kept(problem, "moe_act", 2 * gate * ffn) + 4
     )
@@ -252,7 +239,9 @@ def graph_activation(
     """Static copy of the input of a layer with a captured part, one for each micro-batch alive.
 
     A graph reads its input where it was captured.  Parts captured one after the other pass their
-    outputs on in such places already, so one copy a layer is what graphs add.
+    outputs on in such places already, so one copy a layer is what graphs add.  Norms beside a
+    captured part keep their inputs: Megatron-Core then leaves out their offload
+    (``transformer_layer.py`` ``_set_offload_modules``).
     """
     captured = (
         (kind.attention in ("gqa", "swa", "mla", "gdn") and cg_attn)
@@ -260,10 +249,13 @@ def graph_activation(
         or (kind.mlp == "dense" and cg_mlp)
         or (kind.mlp == "moe" and (cg_moe or cg_moe_router))
     )
-    if not captured:
-        return 0
+    modules = problem.training.activation_offload
+    copies = int(bool(captured))
+    copies += lone_input_norm(kind) and "attn_norm" in modules and bool(cg_attn)
+    if lone_mlp_norm(kind) and "mlp_norm" in modules:
+        copies += bool(cg_attn or cg_moe_router)
     shard = attention_tokens / problem.sequence_shards(tp)
-    return quanta(shard * 2 * problem.model.hidden)
+    return quanta(copies * shard * 2 * problem.model.hidden)
 
 
 def activation_terms(kind: LayerKind) -> dict[str, tuple[Callable[..., int], ...]]:

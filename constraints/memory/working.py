@@ -13,10 +13,10 @@ from meshplan.constraints.memory.activations import (
     attention_activation,
     dense_mlp_activation,
     expert_widths,
-    kv_width,
     moe_activation,
     routed_copies,
 )
+from meshplan.constraints.memory.inputs import kv_width
 from meshplan.constraints.problem import Problem, quanta
 from meshplan.scenarios.model_card import LayerKind
 
@@ -100,6 +100,7 @@ def dense_mlp_working(
 def moe_working(
     problem: Problem,
     moe_tokens: int,
+    ep: int,
     etp: int,
     dispatcher: str,
     rc_layernorm: int,
@@ -120,20 +121,20 @@ def moe_working(
     else:
         per_copy = max(4 * latent, 2 * gate * ffn)
     base = quanta(moe_tokens * 6 * card.hidden)
-    base += quanta(routed_copies(problem, moe_tokens, etp) * per_copy)
+    base += quanta(routed_copies(problem, moe_tokens, ep, etp) * per_copy)
     recompute = (rc_layernorm, rc_moe, rc_moe_act, rc_shared_experts, rc_full)
-    whole = moe_activation(problem, kind, moe_tokens, etp, dispatcher, 0, 0, 0, 0, 0)
-    return base + whole - moe_activation(problem, kind, moe_tokens, etp, dispatcher, *recompute)
+    whole = moe_activation(problem, kind, moe_tokens, ep, etp, dispatcher, 0, 0, 0, 0, 0)
+    return base + whole - moe_activation(problem, kind, moe_tokens, ep, etp, dispatcher, *recompute)
 
 
 def layer_saved(
-    problem: Problem, kind: LayerKind, tp: int, tokens: int, etp: int, dispatcher: str
+    problem: Problem, kind: LayerKind, tp: int, tokens: int, ep: int, etp: int, dispatcher: str
 ) -> int:
     """All that one layer saves for one micro-batch with no recompute."""
     total = attention_activation(problem, kind, tp, tokens, 0, 0, 0, 0)
     if kind.mlp == "moe":
         moe_tokens = -(-tokens // tp)
-        total += moe_activation(problem, kind, moe_tokens, etp, dispatcher, 0, 0, 0, 0, 0)
+        total += moe_activation(problem, kind, moe_tokens, ep, etp, dispatcher, 0, 0, 0, 0, 0)
     elif kind.mlp == "dense":
         total += dense_mlp_activation(problem, kind, tp, tokens, 0, 0)
     return total
@@ -141,13 +142,19 @@ def layer_saved(
 
 @lru_cache(maxsize=65536)
 def full_layer_working(
-    problem: Problem, tp: int, attention_tokens: int, etp: int, dispatcher: str, rc_full: int
+    problem: Problem,
+    tp: int,
+    attention_tokens: int,
+    ep: int,
+    etp: int,
+    dispatcher: str,
+    rc_full: int,
 ) -> int:
     """With full recompute the layers of one checkpoint are alive while they run backward."""
     if not rc_full:
         return 0
     largest = max(
-        layer_saved(problem, kind, tp, attention_tokens, etp, dispatcher)
+        layer_saved(problem, kind, tp, attention_tokens, ep, etp, dispatcher)
         for kind in problem.cost_kinds
     )
     if problem.training.recompute_method == "uniform":
@@ -156,7 +163,7 @@ def full_layer_working(
     transient = max(
         attention_working(problem, tp, attention_tokens, 0, 0, 0, 0),
         dense_mlp_working(problem, tp, attention_tokens, 0, 0),
-        moe_working(problem, moe_tokens, etp, dispatcher, 0, 0, 0, 0, 0),
+        moe_working(problem, moe_tokens, ep, etp, dispatcher, 0, 0, 0, 0, 0),
     )
     return largest + transient
 

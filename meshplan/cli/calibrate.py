@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import click
 from meshplan.cli.options import json_option, quiet_option
 
 if TYPE_CHECKING:
-    from meshplan.cli.output import WholeFile
+    from meshplan.cli.whole_file import WholeFile
 
 
 @click.command(short_help="Fit the step-time model to measured runs.")
@@ -51,17 +50,20 @@ def calibrate(
     Only what the runs determine is fitted; the rest stays as in the base, with the reason.
     Files are written when all is done, or not at all.
     """
-    from meshplan.cli.output import json_file
+    from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.solver.calibrate import calibrate as fit_to
     from meshplan.solver.calibrate.extras import need
+    from meshplan.solver.calibrate.runs import files_of_runs
     from meshplan.solver.report.data import dumps
 
     need("scipy", "calibrate", "meshplan calibrate")
     if picture is not None:
         need("matplotlib", "plot", "--picture")
-    _apart({"RUNS.csv": runs, "--out": out, "--picture": picture, "--json": json_path})
     out_file, picture_file = _file(out, "--out"), _file(picture, "--picture")
-    target = json_file(json_path)
+    target = output_file(json_path, "--json")
+    outputs = (out_file, picture_file, target)
+    keep_apart(outputs, {"RUNS.csv": runs, "--base": None if base == "default" else base})
+    keep_apart(outputs, files_of_runs(runs, base))
     name = Path(out).stem if out is not None else None
     with _shown(quiet) as progress:
         report = fit_to(runs, base=base, name=name, progress=progress)
@@ -91,27 +93,9 @@ def calibrate(
 
 
 def _file(path: str | None, option: str) -> WholeFile | None:
-    from meshplan.cli.output import WholeFile
+    from meshplan.cli.whole_file import WholeFile
 
     return None if path is None else WholeFile(path, option)
-
-
-def _apart(paths: dict[str, str | None]) -> None:
-    """Refuse two results, or a result and the runs, in one file."""
-    from meshplan.scenarios.errors import InputError
-    from meshplan.scenarios.yaml_reader import shorten
-
-    seen: dict[str, str] = {}
-    for option, path in paths.items():
-        if path is None or path == "-":
-            continue
-        real = os.path.realpath(path) if "\0" not in path else path
-        if real in seen:
-            raise InputError(
-                f"{option} is {shorten(path)}, the same file as {seen[real]}",
-                advice="give it another name.",
-            )
-        seen[real] = option
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from meshplan.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from meshplan.cli.whole_file import WholeFile
     from meshplan.scenarios import Scenario
 
 
@@ -52,10 +53,11 @@ def check(
       pipeline="Et*3|(tt|)*29m|L"   Megatron's layout string, or even
     """
     import meshplan
-    from meshplan.cli.output import deliver, json_file
+    from meshplan.cli.output import deliver
+    from meshplan.cli.whole_file import output_file
 
-    target = json_file(json_path)
-    scenario, stated = asked_layout(file, overrides, layout, arguments_file, quiet)
+    target = output_file(json_path, "--json")
+    scenario, stated = asked_layout(file, overrides, layout, arguments_file, target, quiet)
     report = meshplan.check(scenario, stated)
     ctx.exit(deliver(report, json_path, target, quiet))
 
@@ -65,6 +67,7 @@ def asked_layout(
     overrides: tuple[str, ...],
     layout: str | None,
     arguments_file: str | None,
+    target: WholeFile | None,
     quiet: bool,
 ) -> tuple[Scenario, Mapping[str, object] | str | None]:
     """The scenario, and the layout that --layout or --args gives.
@@ -73,12 +76,17 @@ def asked_layout(
     ------
     click.UsageError
         If both give one.
+    InputError
+        If they cannot be read, or the result would be written over one of the files.
     """
     import meshplan
+    from meshplan.cli.whole_file import keep_apart
+    from meshplan.scenarios import input_files
 
     if layout is not None and arguments_file is not None:
         raise click.UsageError("--layout and --args both give a layout; use one of them.")
     scenario = meshplan.load(file, overrides)
+    keep_apart([target], {**input_files(scenario), "--args": arguments_file})
     if arguments_file is not None:
         return _with_arguments(scenario, arguments_file, quiet)
     return scenario, layout

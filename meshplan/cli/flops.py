@@ -26,12 +26,14 @@ def flops(model: str, seq_lens: tuple[int, ...], json_path: str | None) -> None:
     MODEL is a model card (see `meshplan models`), a scenario file, or a Hugging Face config.json;
     `-` is a config.json on standard input.  Recompute is not counted; what it would add is shown.
     """
-    from meshplan.cli.output import json_file
+    from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.solver.report.data import dumps
+    from meshplan.solver.report.flops import files_of
     from meshplan.solver.report.flops import flops as flops_of
 
-    target = json_file(json_path)
+    target = output_file(json_path, "--json")
     report = flops_of(model, seq_lens)
+    keep_apart([target], files_of(model))
     if json_path is not None:
         text = dumps(report.to_json())
         if target is None:

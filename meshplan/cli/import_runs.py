@@ -75,13 +75,15 @@ def import_runs(
     """
     import meshplan
     from meshplan.cli.imports import print_findings
-    from meshplan.cli.output import WholeFile
-    from meshplan.scenarios import resolve_model
+    from meshplan.cli.whole_file import keep_apart, output_file
+    from meshplan.scenarios import input_files, resolve_model
     from meshplan.scenarios.importers.megatron_log import read_log_file
     from meshplan.scenarios.importers.steady_steps import steady_step
 
-    target = None if output is None or output == "-" else WholeFile(output, "--output")
+    target = output_file(output, "--output")
     scenario = meshplan.load(file)
+    given: dict[str, str | Path] = {f"log {n}": log for n, log in enumerate(logs, 1)}
+    keep_apart([target], {**input_files(scenario), **given})
     model = resolve_model(scenario)
     folder = os.path.dirname(os.path.realpath(output)) if target is not None and output else None
     shown = _relative(file, folder)

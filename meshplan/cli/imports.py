@@ -10,6 +10,7 @@ import click
 from meshplan.cli.import_runs import import_runs
 
 if TYPE_CHECKING:
+    from meshplan.cli.whole_file import WholeFile
     from meshplan.scenarios.importers import MegatronArguments, ScenarioPart
 
 #: Most unknown flags that are listed one by one.
@@ -44,7 +45,7 @@ def import_args(file: str, output: str | None, as_json: bool) -> None:
     """
     from meshplan.scenarios.importers import read_arguments_file
 
-    target = _target(output)
+    target = _target(output, file)
     arguments = read_arguments_file(file)
     part = arguments.to_scenario_part()
     findings = argument_findings(arguments, part)
@@ -62,7 +63,7 @@ def import_args(file: str, output: str | None, as_json: bool) -> None:
             ],
             "notes": [*arguments.notes, *part.notes],
         }
-    _deliver(data, output, target, as_json, f"from {arguments.source}", findings)
+    _deliver(data, target, as_json, f"from {arguments.source}", findings)
 
 
 @imports.command(name="model", short_help="A Hugging Face config.json.")
@@ -77,7 +78,7 @@ def import_hf_model(file: str, name: str | None, output: str | None, as_json: bo
     from meshplan.scenarios.importers import import_model
     from meshplan.scenarios.parameters import active_parameters, total_parameters
 
-    target = _target(output)
+    target = _target(output, file)
     imported = import_model(file, name)
     total, active = total_parameters(imported.card), active_parameters(imported.card)
     findings = [
@@ -95,7 +96,7 @@ def import_hf_model(file: str, name: str | None, output: str | None, as_json: bo
             "approximations": list(imported.approximations),
             "notes": list(imported.notes),
         }
-    _deliver(data, output, target, as_json, f"from {file}", findings)
+    _deliver(data, target, as_json, f"from {file}", findings)
 
 
 imports.add_command(import_runs)
@@ -124,16 +125,17 @@ def print_findings(findings: list[str]) -> None:
         click.echo(f"note: {plain}", err=True)
 
 
-def _target(output: str | None) -> Any:
-    from meshplan.cli.output import WholeFile
+def _target(output: str | None, file: str) -> WholeFile | None:
+    from meshplan.cli.whole_file import keep_apart, output_file
 
-    return None if output is None or output == "-" else WholeFile(output, "--output")
+    target = output_file(output, "--output")
+    keep_apart([target], {"the file to import": file})
+    return target
 
 
 def _deliver(
     data: dict[str, Any],
-    output: str | None,
-    target: Any,
+    target: WholeFile | None,
     as_json: bool,
     origin: str,
     findings: list[str],

@@ -48,9 +48,10 @@ def memory(
     """
     import meshplan
     from meshplan.cli.check import asked_layout
-    from meshplan.cli.output import deliver, json_file
+    from meshplan.cli.output import deliver
+    from meshplan.cli.whole_file import output_file
 
-    target = json_file(json_path)
-    scenario, stated = asked_layout(file, overrides, layout, arguments_file, quiet)
+    target = output_file(json_path, "--json")
+    scenario, stated = asked_layout(file, overrides, layout, arguments_file, target, quiet)
     report = meshplan.memory(scenario, stated, rank=rank)
     ctx.exit(deliver(report, json_path, target, quiet))

@@ -33,11 +33,14 @@ def solve(
     Ctrl-C and --time-limit give the best plan so far and what is proved.
     """
     import meshplan
-    from meshplan.cli.output import deliver, json_file
+    from meshplan.cli.output import deliver
     from meshplan.cli.progress import shown_progress
+    from meshplan.cli.whole_file import keep_apart, output_file
+    from meshplan.scenarios import input_files
 
-    target = json_file(json_path)
+    target = output_file(json_path, "--json")
     scenario = meshplan.load(file, overrides)
+    keep_apart([target], input_files(scenario))
     with shown_progress(quiet) as progress:
         result = meshplan.solve(scenario, time_limit_s=time_limit_s, progress=progress)
     ctx.exit(deliver(result, json_path, target, quiet))

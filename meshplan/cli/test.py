@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -38,10 +40,11 @@ def test(
     from meshplan.cli.exit_codes import DONE, NOT_AS_HOPED, STOPPED
     from meshplan.cli.expectations import scenario_files
     from meshplan.cli.junit import junit_xml
-    from meshplan.cli.output import WholeFile
+    from meshplan.cli.whole_file import WholeFile, keep_apart
 
     target = WholeFile(junit_path, "--junit") if junit_path is not None else None
     files = scenario_files(paths)
+    keep_apart([target], _inputs(files) if target is not None else {})
     width = max(len(str(file)) for file in files)
     cases: list[Case] = []
     for file in files:
@@ -60,6 +63,20 @@ def test(
     if target is not None:
         target.write(junit_xml(cases))
     ctx.exit(NOT_AS_HOPED if failed else DONE)
+
+
+def _inputs(files: Iterable[Path]) -> dict[str, Path]:
+    """The scenario files and what they name, as far as they can be read."""
+    import meshplan
+    from meshplan.scenarios import input_files
+
+    found: dict[str, Path] = {}
+    for file in files:
+        found[f"{file}"] = file
+        with suppress(meshplan.InputError):
+            scenario = meshplan.load(file)
+            found |= {f"{name} of {file}": path for name, path in input_files(scenario).items()}
+    return found
 
 
 def _run(file: Path, time_limit_s: float | None) -> Case | None:

@@ -44,11 +44,12 @@ def why(
     """
     import meshplan
     from meshplan.cli.check import asked_layout
-    from meshplan.cli.output import deliver, json_file
+    from meshplan.cli.output import deliver
     from meshplan.cli.progress import shown_progress
+    from meshplan.cli.whole_file import output_file
 
-    target = json_file(json_path)
-    scenario, stated = asked_layout(file, overrides, layout, arguments_file, quiet)
+    target = output_file(json_path, "--json")
+    scenario, stated = asked_layout(file, overrides, layout, arguments_file, target, quiet)
     with shown_progress(quiet) as progress:
         report = meshplan.why(scenario, stated, time_limit_s=time_limit_s, progress=progress)
     ctx.exit(deliver(report, json_path, target, quiet))

@@ -19,6 +19,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.scenarios.checks import listed, nearest
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.files import read_file
+from meshplan.scenarios.inputs import input_files
 from meshplan.scenarios.loader import load
 from meshplan.scenarios.schema import Scenario
 from meshplan.scenarios.yaml_reader import shorten
@@ -115,8 +116,7 @@ def read_runs(path: str | Path, base: str | Path = DEFAULT) -> tuple[Run, ...]:
         If the file or a scenario cannot be read, a value is not allowed, or a layout is illegal:
         with file, line, column and value.
     """
-    name = DEFAULT if str(base) == DEFAULT else str(Path(base).expanduser().absolute())
-    reading = _Reading(str(path), f"calibration={json.dumps(name)}")
+    reading = _reading(path, base)
     runs = tuple(reading.run(line, cells) for line, cells in reading.rows(read_file(path)))
     if not runs:
         raise InputError(
@@ -125,6 +125,27 @@ def read_runs(path: str | Path, base: str | Path = DEFAULT) -> tuple[Run, ...]:
             file=str(path),
         )
     return runs
+
+
+def files_of_runs(path: str | Path, base: str | Path = DEFAULT) -> dict[str, Path]:
+    """Files that the runs of a CSV file rest on, by what names them; nothing is judged yet.
+
+    Raises
+    ------
+    InputError
+        As :func:`read_runs`, if the table or a scenario cannot be read.
+    """
+    reading = _reading(path, base)
+    files: dict[str, Path] = {}
+    for line, cells in reading.rows(read_file(path)):
+        scenario = reading.scenario(line, cells["scenario"])
+        files |= {f"line {line}, {name}": file for name, file in input_files(scenario).items()}
+    return files
+
+
+def _reading(path: str | Path, base: str | Path) -> _Reading:
+    name = DEFAULT if str(base) == DEFAULT else str(Path(base).expanduser().absolute())
+    return _Reading(str(path), f"calibration={json.dumps(name)}")
 
 
 class _Reading:
@@ -213,7 +234,7 @@ class _Reading:
     def run(self, line: int, cells: Mapping[str, str]) -> Run:
         from meshplan.solver.check import check
 
-        scenario = self._scenario(line, cells["scenario"])
+        scenario = self.scenario(line, cells["scenario"])
         measure, measured = self._measure(line, cells)
         stated = cells.get("layout", "")
         try:
@@ -263,7 +284,7 @@ class _Reading:
             notes=report.assumed,
         )
 
-    def _scenario(self, line: int, name: str) -> Scenario:
+    def scenario(self, line: int, name: str) -> Scenario:
         if not name:
             raise self.error(line, "scenario is empty", "give the path of a scenario file.")
         if name not in self.scenarios:
@@ -364,4 +385,4 @@ class _Reading:
         raise self.error(line, f"{measure} is {measured:g}, {than} than predicted", advice)
 
 
-__all__ = ["COLUMNS", "DEFAULT", "MEASURES", "Run", "read_runs"]
+__all__ = ["COLUMNS", "DEFAULT", "MEASURES", "Run", "files_of_runs", "read_runs"]

@@ -121,6 +121,7 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "pipeline": None,
         "recompute": None,
         "optimizer_offload": None,
+        "activation_offload": None,
         "dispatcher": None,
         "cuda_graphs": None,
         "memory": None,
@@ -147,6 +148,7 @@ def _layout_part(problem: Problem, layout: Layout, cost: Cost | None = None) -> 
         "pipeline": _pipeline_data(problem, layout, cost) if layout.slots else None,
         "recompute": {"granularity": layout.granularity, "modules": list(layout.recompute)},
         "optimizer_offload": layout.offload / 100,
+        "activation_offload": list(problem.training.activation_offload),
         "dispatcher": layout.dispatcher,
         "cuda_graphs": _graphs(problem, layout),
     }
@@ -191,22 +193,23 @@ def _cost_part(problem: Problem, layout: Layout, cost: Cost | None) -> dict[str,
     if cost is None:
         return {"memory": None, "time": None}
     return {
-        "memory": _memory_data(problem, cost),
+        "memory": _memory_data(problem, layout, cost),
         "time": _time_data(problem, layout, cost),
     }
 
 
-def _memory_data(problem: Problem, cost: Cost) -> dict[str, Any]:
+def _memory_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
     fullest = max(cost.ranks, key=lambda rank: rank.peak)
-    node = problem.node_type
+    node_gpus = min(problem.cluster.node_gpus, layout.gpus)
     return {
         "capacity_gib": gib(problem.capacity),
         "peak_gib": gib(cost.peak),
         "verdict": verdict(problem, cost.ranks),
         "allocated_gib": gib(fullest.allocated),
         "reserved_gib": gib(fullest.reserved),
-        "host_capacity_gib": gib(problem.host_capacity * node.gpus_per_node),
-        "host_gib": gib(max(rank.host for rank in cost.ranks) * node.gpus_per_node),
+        "host_gpus": node_gpus,
+        "host_capacity_gib": gib(problem.host_capacity * node_gpus),
+        "host_gib": gib(max(rank.host for rank in cost.ranks) * node_gpus),
         "stages": [stage_data(rank) for rank in cost.ranks],
     }
 

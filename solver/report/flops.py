@@ -12,10 +12,12 @@ from meshplan.scenarios import (
     ModelCard,
     Scenario,
     card_names,
+    input_files,
     load,
     load_card,
     resolve_model,
 )
+from meshplan.scenarios.cards import card_file
 from meshplan.scenarios.checks import shown
 from meshplan.scenarios.flops import (
     COUNTINGS,
@@ -86,6 +88,11 @@ class FlopsReport:
         """``ok``: whatever can go wrong is bad input."""
         return "ok"
 
+    @property
+    def parts(self) -> dict[int, FlopsBreakdown]:
+        """FLOPs of one token by part, by sequence length."""
+        return {seq_len: flops_per_token(self.card, seq_len) for seq_len in self.seq_lens}
+
     def to_json(self) -> dict[str, Any]:
         """The report as plain data (``docs/cli.md``)."""
         card = self.card
@@ -98,7 +105,7 @@ class FlopsReport:
                 "active": active_parameters(card),
                 "mtp": card.mtp_copies * mtp_parameters(card).total,
             },
-            "flops": [_length_data(card, seq_len) for seq_len in self.seq_lens],
+            "flops": [_length_data(card, *each) for each in self.parts.items()],
             "notes": list(self.notes),
         }
 
@@ -183,7 +190,7 @@ def _found(model: object) -> tuple[ModelCard, int | None, tuple[str, ...]]:
     name = str(model)
     if name in card_names():
         return load_card(name), None, ()
-    if name == "-" or name.endswith(".json"):
+    if _is_huggingface(name):
         return _huggingface(name)
     if name.endswith(_FILES) or _is_file(name):
         return _found(load(name))
@@ -193,6 +200,19 @@ def _found(model: object) -> tuple[ModelCard, int | None, tuple[str, ...]]:
         raise InputError(
             f"MODEL is {shown(name)}, which is neither a model card nor a file", advice=error.advice
         ) from None
+
+
+def files_of(model: str) -> dict[str, str | Path]:
+    """The files that :func:`flops` reads for a model, by what names them."""
+    if (card := card_file(model)) is not None:
+        return {"the model card": card}
+    if _is_huggingface(model):
+        return {"MODEL": model}
+    return {**input_files(load(model))}
+
+
+def _is_huggingface(name: str) -> bool:
+    return name == "-" or name.endswith(".json")
 
 
 def _is_file(name: str) -> bool:
@@ -219,8 +239,7 @@ def _huggingface(name: str) -> tuple[ModelCard, int | None, tuple[str, ...]]:
 # -- data --------------------------------------------------------------------------------------
 
 
-def _length_data(card: ModelCard, seq_len: int) -> dict[str, Any]:
-    counted = flops_per_token(card, seq_len)
+def _length_data(card: ModelCard, seq_len: int, counted: FlopsBreakdown) -> dict[str, Any]:
     total = counted.total
     return {
         "seq_len": seq_len,

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from meshplan.solver.memory import Lever, MemoryReport
 
-#: Keys of a check's data that say nothing of memory.
-_LEFT_OUT = ("time", "advisories", "placement")
+#: Keys of a check's data that say nothing of memory, and the one advisory that does.
+_LEFT_OUT = ("time", "placement")
+_KEPT_ADVICE = "idle-setting"
 _PART_WORDS = {
     "weights": "weights",
     "gradients": "gradients",
@@ -33,6 +34,7 @@ _VERDICTS = {"fits": "fits", "tight": "tight, test it", "overfull": "does not fi
 def memory_data(report: MemoryReport) -> dict[str, Any]:
     """The report as plain data: that of a check, with ``items`` and ``levers`` of the memory."""
     data = {key: value for key, value in check_data(report.report).items() if key not in _LEFT_OUT}
+    data["advisories"] = [one for one in data["advisories"] if one["id"] == _KEPT_ADVICE]
     data["memory"] = {
         **data["memory"],
         "items": {

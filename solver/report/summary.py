@@ -152,6 +152,8 @@ def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _even_rows(data)
     yield "recompute", recompute_text(data)
     yield "optimizer", offload_text(data)
+    if data["activation_offload"]:
+        yield "activations", f"inputs of {', '.join(data['activation_offload'])} on the host"
     yield "exchange", _exchange_text(model.is_moe, data)
     yield from _cost_rows(data)
 
@@ -207,10 +209,14 @@ def too_much(memory: dict[str, Any]) -> str:
     over = memory["peak_gib"] - memory["capacity_gib"]
     if over > 0:
         return f"its peak memory is {over:.1f} GiB too much"
-    return (
-        f"a node would need {memory['host_gib']:,.0f} GiB of host memory and has "
-        f"{memory['host_capacity_gib']:,.0f} to give"
-    )
+    return f"it needs {_host_text(memory)} of host memory"
+
+
+def _host_text(memory: dict[str, Any]) -> str:
+    """Host memory of the fullest rank against its share, for a GPU and for a node of such ranks."""
+    need, room, gpus = (memory[f"host_{name}"] for name in ("gib", "capacity_gib", "gpus"))
+    each = f"{need / gpus:,.1f} of {room / gpus:,.1f} GiB a GPU"
+    return f"{each} ({need:,.0f} of {room:,.0f} for the {gpus} of a node)" if gpus > 1 else each
 
 
 def _cost_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -241,8 +247,7 @@ def _memory_rows(memory: dict[str, Any], legal: bool) -> Iterator[tuple[str, str
     peak = f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB"
     yield "memory", f"{peak} on rank {fullest['rank']} ({words[memory['verdict']]})"
     if memory["host_gib"]:
-        host = f"{memory['host_gib']:,.0f} of {memory['host_capacity_gib']:,.0f} GiB"
-        yield "host memory", f"{host} on the fullest node"
+        yield "host memory", _host_text(memory)
 
 
 def _trust_text(time: dict[str, Any], legal: bool) -> str:

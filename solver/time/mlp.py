@@ -85,7 +85,7 @@ def experts_us(
     card = problem.model
     latent = card.moe_latent or card.hidden
     local = -(-card.experts // ep)
-    rows = moe_tokens * card.topk * etp * problem.training.load_imbalance
+    rows = moe_tokens * card.topk * etp * problem.expert_imbalance(ep)
     per_expert = rows / local
     ffn = card.moe_ffn / etp
     gate = 2 if card.gated else 1

@@ -57,8 +57,9 @@ def test_meshes_that_do_not_cover_the_cluster_get_no_advice() -> None:
 
 
 def test_ids_are_those_promised() -> None:
-    """Tests that the twelve advisories exist under their names, each with reason and source."""
+    """Tests that the thirteen advisories exist under their names, each with reason and source."""
     assert [one.id for one in ALL_ADVISORIES] == [
+        "idle-setting",
         "cp-shard-target",
         "dp-floor",
         "prefer-selective-recompute",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 
 import pytest
@@ -12,6 +13,7 @@ from meshplan.constraints.memory.activations import (
     dense_mlp_activation,
     moe_activation,
 )
+from meshplan.constraints.memory.offloaded import offload_staging, offloaded_activation
 from meshplan.constraints.memory.overhead import communicator
 from meshplan.constraints.memory.stage import PARTS, RankMemory, layer_activation, rank_memory
 from meshplan.constraints.memory.static import (
@@ -20,12 +22,13 @@ from meshplan.constraints.memory.static import (
     expert_static,
     output_static,
 )
-from meshplan.constraints.memory.working import loss_working
+from meshplan.constraints.memory.working import loss_working, moe_working
 from meshplan.constraints.pipeline import slots_from_rank_counts
 from meshplan.constraints.problem import QUANTUM_BYTES, Problem, quanta
-from meshplan.constraints.terms import scope_of
+from meshplan.constraints.terms import evaluate, scope_of
 from meshplan.scenarios.model_card import LayerKind
 from tests.constraints.factories import card, problem
+from tests.constraints.memory_layouts import trained
 
 DSV3 = problem("deepseek-v3", gpus=256)
 LLAMA = problem("llama-3.1-8b")
@@ -94,13 +97,13 @@ def test_moe_activation_of_deepseek_v3() -> None:
     2*7168 + 4*2048 + 4 + 2*2048 = 26628, together 213024; shared 6*2048 = 12288.  Sum 243040,
     times 4096 = 995491840 bytes = 3797.5 quanta, so 3798.
     """
-    assert moe_activation(DSV3, MLA_MOE, 4096, 1, "deepep", 0, 0, 0, 0, 0) == 3798
+    assert moe_activation(DSV3, MLA_MOE, 4096, 1, 1, "deepep", 0, 0, 0, 0, 0) == 3798
 
 
 def test_full_recompute_keeps_the_layer_input() -> None:
     """Tests full recompute: 2*7168 bytes a token times 4096 = 224 quanta, and nothing else."""
     assert attention_activation(DSV3, MLA_MOE, 1, 4096, 0, 0, 0, 1) == 224
-    assert moe_activation(DSV3, MLA_MOE, 4096, 1, "deepep", 0, 0, 0, 0, 1) == 0
+    assert moe_activation(DSV3, MLA_MOE, 4096, 1, 1, "deepep", 0, 0, 0, 0, 1) == 0
     assert dense_mlp_activation(DSV3, LayerKind("mla", "dense"), 1, 4096, 0, 1) == 0
 
 
@@ -142,13 +145,36 @@ def test_tied_embeddings_are_held_once_on_one_stage() -> None:
 
 
 def test_expert_parallelism_leaves_activations_alone() -> None:
-    """Tests that EP moves experts, not tokens: what layers save depends on TP, CP and MBS."""
+    """Tests that EP moves experts, not tokens: what layers save depends on TP, CP and MBS.
+
+    The experts' term reads EP for the load imbalance alone, which is 1 here.
+    """
     for term in (attention_activation, dense_mlp_activation, moe_activation):
-        assert not {"ep", "edp", "dp", "pp"} & set(scope_of(term))
+        assert not {"edp", "dp", "pp"} & set(scope_of(term))
+    assert not {"ep"} & {*scope_of(attention_activation), *scope_of(dense_mlp_activation)}
     one = _layout(TOY, (6,), ep=1, edp=8, dp=8)
     for kind in TOY.kinds:
         saved = layer_activation(TOY, one, kind)
         assert saved == layer_activation(TOY, dataclasses.replace(one, ep=8, edp=1), kind)
+
+
+@pytest.mark.parametrize(("ep", "factor"), [(1, 1), (2, 2), (4, 3), (8, 3)])
+def test_the_busiest_rank_has_all_tokens_at_most(ep: int, factor: int) -> None:
+    """Tests an imbalance of 3: a rank gets all tokens of its group at most, ep times the mean.
+
+    So one rank alone has what it always has.  Saved, at work and on the host alike.
+    """
+    even = trained(TOY, activation_offload=("moe_act",))
+    uneven = trained(even, load_imbalance=3.0)
+    scaled = trained(even, load_imbalance=float(factor))
+    for term in (moe_activation, moe_working, offloaded_activation, offload_staging):
+        constants = {"kind": GQA_MOE} if "kind" in inspect.signature(term).parameters else {}
+        sizes = [
+            evaluate(term, where, _layout(TOY, (6,), ep=group, etp=2), **constants)
+            for where, group in ((uneven, ep), (scaled, 8), (even, ep))
+        ]
+        assert sizes[0] == sizes[1]
+        assert (sizes[0] > sizes[2]) == (factor > 1)
 
 
 @pytest.mark.parametrize(("ep", "etp"), [(2, 1), (8, 1), (1, 4), (4, 2)])

@@ -26,6 +26,8 @@ from meshplan.constraints.memory.working import (
     ring_working,
 )
 from meshplan.constraints.problem import Problem
+from meshplan.constraints.resolve import resolve
+from meshplan.scenarios import from_mapping
 from meshplan.scenarios.cards import card_names
 from meshplan.scenarios.model_card import LayerKind
 from tests.constraints.factories import layout, problem
@@ -118,7 +120,7 @@ def test_dropout_after_experts_keeps_a_mask() -> None:
     Megatron-LM ``transformer_layer.py`` ``mlp_bda`` does not ask what the MLP is.
     """
     masked = trained(TOY, hidden_dropout=0.1)
-    sizes = [moe_activation(w, MOE, 8192, 1, "alltoall", 0, 0, 0, 0, 0) for w in (TOY, masked)]
+    sizes = [moe_activation(w, MOE, 8192, 1, 1, "alltoall", 0, 0, 0, 0, 0) for w in (TOY, masked)]
     assert sizes[1] - sizes[0] == 32
 
 
@@ -231,14 +233,14 @@ def test_block_checkpoints_the_first_layers_of_a_slot() -> None:
 
 def test_a_checkpoint_runs_backward_as_a_whole() -> None:
     """Tests that uniform checkpoints of 3 layers bring back what 3 of the largest layers save."""
-    largest = max(layer_saved(TOY, kind, 1, 4096, 1, "alltoall") for kind in TOY.kinds)
+    largest = max(layer_saved(TOY, kind, 1, 4096, 1, 1, "alltoall") for kind in TOY.kinds)
     one, three = (
-        full_layer_working(trained(TOY, recompute_layers=n), 1, 4096, 1, "alltoall", 1)
+        full_layer_working(trained(TOY, recompute_layers=n), 1, 4096, 1, 1, "alltoall", 1)
         for n in (1, 3)
     )
     assert three - one == 2 * largest
     block = trained(TOY, recompute_layers=3, recompute_method="block")
-    assert full_layer_working(block, 1, 4096, 1, "alltoall", 1) == one
+    assert full_layer_working(block, 1, 4096, 1, 1, "alltoall", 1) == one
 
 
 # -- activations on the host -----------------------------------------------------------------------
@@ -256,7 +258,7 @@ def test_what_leaves_the_gpu_arrives_on_the_host(name: str, module: str) -> None
     for kind, tp in itertools.product(where.cost_kinds, (1, 2)):
         one = Layout(tp=tp, mbs=2)
         left = layer_activation(where, one, kind) - layer_activation(offloaded, one, kind)
-        arrived = offloaded_activation(offloaded, kind, tp, 8192, 1, 0, 0, 0, 0)
+        arrived = offloaded_activation(offloaded, kind, tp, 8192, 1, 1, 0, 0, 0, 0)
         assert left == pytest.approx(arrived, abs=2)
 
 
@@ -275,9 +277,56 @@ def test_what_leaves_the_gpu_arrives_on_the_host(name: str, module: str) -> None
 def test_offloaded_modules_of_deepseek_v3(module: str, per_token: int) -> None:
     """Tests the saved input of each module, bf16, tp = 1, at 4096 tokens: 1/64 quantum a byte."""
     where = trained(DSV3, activation_offload=(module,))
-    assert offloaded_activation(where, MLA_MOE, 1, 4096, 1, 0, 0, 0, 0) == per_token // 64
+    assert offloaded_activation(where, MLA_MOE, 1, 4096, 1, 1, 0, 0, 0, 0) == per_token // 64
     # Two layers' are on the GPU: the last one's and those under way.
-    assert offload_staging(where, 1, 4096, 1, 0, 0, 0, 0) == 2 * (per_token // 64)
+    assert offload_staging(where, 1, 4096, 1, 1, 0, 0, 0, 0) == 2 * (per_token // 64)
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "expected"),
+    [
+        ("attn_norm", DENSE, 0),
+        ("attn_norm", MOE, 0),
+        ("attn_norm", LayerKind("gdn", "moe"), 0),
+        ("attn_norm", LayerKind("mamba", "none"), 0),
+        ("qkv_linear", DENSE, 64),
+        ("qkv_linear", LayerKind("gdn", "moe"), 0),
+        ("qkv_linear", LayerKind("mamba", "none"), 0),
+        ("mlp_norm", DENSE, 0),
+        ("mlp_norm", LayerKind("none", "dense"), 0),
+        ("mlp_norm", MOE, 32),
+        ("mlp_norm", LayerKind("none", "moe"), 32),
+    ],
+)
+def test_fused_norms_leave_with_their_linear(module: str, kind: LayerKind, expected: int) -> None:
+    """Tests norms that Transformer Engine fuses into the next linear layer: no module of their own.
+
+    Their offload moves nothing; that of the QKV projection takes the layer input and the normed
+    one.  toy-moe: 1024 * 2 bytes * 4096 tokens = 32 quanta.
+    """
+    where = trained(TOY, activation_offload=(module,))
+    assert offloaded_activation(where, kind, 1, 4096, 1, 1, 0, 0, 0, 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "graphs", "kept"),
+    [
+        ("attn_norm", ("attn",), True),
+        ("attn_norm", ("moe_router",), False),
+        ("mlp_norm", ("attn",), True),
+        ("mlp_norm", ("moe_router",), True),
+        ("core_attn", ("attn",), False),
+    ],
+)
+def test_norms_beside_a_graph_stay(module: str, graphs: tuple[str, ...], kept: bool) -> None:
+    """Tests that a graph next to a norm keeps its input on the GPU: 224 quanta in DeepSeek-V3."""
+    where = trained(DSV3, activation_offload=(module,))
+    with_graphs, without = (Layout(cuda_graphs=scopes) for scopes in (graphs, ()))
+    more = [
+        layer_activation(each, with_graphs, MLA_MOE) - layer_activation(each, without, MLA_MOE)
+        for each in (DSV3, where)
+    ]
+    assert more == [224, 448 if kept else 224]
 
 
 def test_offload_of_an_fp8_output_moves_the_quantised_copy() -> None:
@@ -288,7 +337,7 @@ def test_offload_of_an_fp8_output_moves_the_quantised_copy() -> None:
     where = problem("deepseek-v3", gpus=256, precision="fp8-current")
     moved = trained(where, activation_offload=("attn_proj",))
     left = _attention(where, MLA_MOE) - _attention(moved, MLA_MOE)
-    assert left == offloaded_activation(moved, MLA_MOE, 1, 4096, 1, 0, 0, 0, 0) == 256
+    assert left == offloaded_activation(moved, MLA_MOE, 1, 4096, 1, 1, 0, 0, 0, 0) == 256
 
 
 @pytest.mark.parametrize(
@@ -350,3 +399,26 @@ def test_offload_of_a_module_never_raises_what_is_saved(
         assert after.events[0].activations <= before.events[0].activations
         assert after.host >= before.host
         assert (after.weights, after.optimizer) == (before.weights, before.optimizer)
+
+
+@pytest.mark.parametrize(
+    ("model", "idle"),
+    [
+        ("llama-3.1-8b", {"attn_norm", "mlp_norm"}),
+        ("toy-moe", {"attn_norm"}),
+        ("deepseek-v3", set()),
+    ],
+)
+def test_offload_that_moves_nothing_is_told(model: str, idle: set[str]) -> None:
+    """Tests norms that are fused everywhere in a model: each is named among what was assumed."""
+    modules = ["attn_norm", "mlp_norm", "core_attn"]
+    scenario = {
+        "meshplan": 1,
+        "name": "offload",
+        "model": model,
+        "cluster": {"preset": "h100-hgx", "gpus": 8},
+        "workload": {"seq_len": 4096, "global_batch_size": 8},
+        "options": {"activation_offload": modules},
+    }
+    assumed = resolve(from_mapping(scenario)).assumed
+    assert {name for name in modules for text in assumed if f"{name} moves nothing" in text} == idle

@@ -10,6 +10,7 @@ from meshplan.constraints.schedule import (
     live_chunks_total,
     warmup_microbatches,
 )
+from tests.constraints.megatron_schedule import awaited, passes
 
 #: (pp, vpp, ga): every rank of each is replayed.
 GRID = [
@@ -21,26 +22,11 @@ GRID = [
 ]
 
 
-def _events(pp: int, vpp: int, ga: int, rank: int) -> list[tuple[str, int, int]]:
-    """What a rank runs, in order: (F or B, chunk, micro-batch), warm-up, steady state, drain."""
-    groups = [range(start, min(start + pp, ga)) for start in range(0, ga, pp)]
-    forward = [("F", chunk, mb) for group in groups for chunk in range(vpp) for mb in group]
-    backward = [
-        ("B", chunk, mb) for group in groups for chunk in reversed(range(vpp)) for mb in group
-    ]
-    ahead = 2 * (pp - rank - 1) + (vpp - 1) * pp if vpp > 1 else pp - rank - 1
-    ahead = min(ahead, len(forward))
-    events = forward[:ahead]
-    for f, b in zip(forward[ahead:], backward, strict=False):
-        events += [f, b]
-    return events + backward[len(forward) - ahead :]
-
-
 def _replayed(pp: int, vpp: int, ga: int, rank: int) -> set[tuple[int, ...]]:
     """Live micro-batches by chunk after each event."""
     live: set[tuple[int, int]] = set()
     seen = set()
-    for kind, chunk, micro_batch in _events(pp, vpp, ga, rank):
+    for kind, chunk, micro_batch in passes(pp, vpp, ga, rank):
         if kind == "F":
             assert (chunk, micro_batch) not in live
             live.add((chunk, micro_batch))
@@ -67,7 +53,7 @@ def test_live_vectors_match_an_event_by_event_replay() -> None:
 @pytest.mark.parametrize(("pp", "vpp", "ga"), [(4, 1, 6), (4, 2, 8), (3, 4, 9), (8, 2, 16)])
 def test_replayed_schedule_runs_without_deadlock(pp: int, vpp: int, ga: int) -> None:
     """Tests that the warm-up lets every rank go on: each pass waits for its neighbour's only."""
-    waiting = {rank: _events(pp, vpp, ga, rank) for rank in range(pp)}
+    waiting = {rank: passes(pp, vpp, ga, rank) for rank in range(pp)}
     done: set[tuple[str, int, int]] = set()  # direction, stage, micro-batch
     stages = pp * vpp
     while any(waiting.values()):
@@ -76,11 +62,7 @@ def test_replayed_schedule_runs_without_deadlock(pp: int, vpp: int, ga: int) -> 
             while events:
                 kind, chunk, micro_batch = events[0]
                 stage = chunk * pp + rank
-                needed = [("F", stage - 1, micro_batch)] if kind == "F" and stage else []
-                if kind == "B":
-                    needed = [("F", stage, micro_batch)]
-                    needed += [("B", stage + 1, micro_batch)] if stage + 1 < stages else []
-                if not done.issuperset(needed):
+                if not done.issuperset(awaited(stage, stages, kind, micro_batch)):
                     break
                 done.add((kind, stage, micro_batch))
                 events.pop(0)

@@ -58,3 +58,29 @@ def test_errors_are_exceptions_with_advice(tmp_path: Path) -> None:
     with pytest.raises(meshplan.InputError) as caught:
         meshplan.load(tmp_path / "nothing.yaml")
     assert "does not exist" in str(caught.value) and "Maybe " in str(caught.value)
+
+
+def test_flops_takes_a_name_or_a_scenario(tmp_path: Path) -> None:
+    """Tests a card at two lengths, and that a scenario has a length of its own.
+
+    8B: six FLOPs for each of 8.03 billion weights but the 0.53 billion of the embedding, and
+    6 * (4096/2) * 2 * 4096 a layer for the causal half of the scores and of the values.
+    """
+    report = meshplan.flops("llama-3.1-8b", [4096, 8192])
+    assert isinstance(report, meshplan.FlopsReport)
+    assert list(report.parts) == [4096, 8192]
+    core = 32 * 6 * 2048 * 2 * 4096
+    assert report.parts[4096].attention_core == core
+    assert report.parts[8192].total - report.parts[4096].total == core
+    assert report.parts[4096].total == pytest.approx(6 * (8.03e9 - 0.53e9) + core, rel=0.002)
+    assert [one["per_token"] for one in report.to_json()["flops"]] == [
+        round(part.total) for part in report.parts.values()
+    ]
+    scenario = meshplan.load(small_file(tmp_path))
+    assert meshplan.flops(scenario).seq_lens == (scenario.workload.seq_len,)
+
+
+def test_flops_refuses_what_has_no_length() -> None:
+    """Tests that a card alone has no sequence length."""
+    with pytest.raises(meshplan.InputError, match=r"llama-3\.1-8b has no sequence"):
+        meshplan.flops("llama-3.1-8b")

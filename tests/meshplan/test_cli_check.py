@@ -104,3 +104,22 @@ def test_overrides_change_the_question(tmp_path: Path) -> None:
     run = _check(file, "--set", "workload.seq_len=-1")
     assert run.exit_code == 2
     assert "override 'workload.seq_len=-1'" in run.stderr
+
+
+def test_activation_offload_is_shown(tmp_path: Path) -> None:
+    """Tests text and JSON of check and memory, and that both say where it does nothing."""
+    file = small_file(tmp_path, "options: {activation_offload: [core_attn]}\n")
+    for command in ("check", "memory"):
+        for recompute in ("none", "full"):
+            layout = f"tp=2,ep=2,recompute={recompute}"
+            run = CliRunner().invoke(application, [command, file, "--layout", layout])
+            text = " ".join(run.stdout.split())
+            assert "activations inputs of core_attn on the host" in text
+            assert ("recompute = full saves nothing of it" in text) == (recompute == "full")
+            run = CliRunner().invoke(
+                application, [command, file, "--layout", layout, "--json", "-"]
+            )
+            data = json.loads(run.stdout)
+            assert data["activation_offload"] == ["core_attn"]
+            ids = [one["id"] for one in data["advisories"]]
+            assert ("idle-setting" in ids) == (recompute == "full")

@@ -168,7 +168,8 @@ def test_json_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     assert (data["meshplan_result"], data["name"], data["status"]) == (1, "small", "ok")
     assert set(data) == {
         "meshplan_result", "name", "status", "layout", "pipeline", "recompute",
-        "optimizer_offload", "dispatcher", "cuda_graphs", "memory", "assumed", "violations",
+        "optimizer_offload", "activation_offload", "dispatcher", "cuda_graphs", "memory",
+        "advisories", "assumed", "violations",
     }  # fmt: skip
     assert set(data["memory"]["items"]["parts"][0]) == {"part", "name", "gib"}
     assert set(data["memory"]["levers"][0]) == {

@@ -131,6 +131,18 @@ def _overlap(rng: random.Random) -> dict[str, Any]:
     return data
 
 
+def _imbalance(rng: random.Random) -> dict[str, Any]:
+    """Uneven routing, which the number of expert ranks caps: as many ranks, as much memory."""
+    data = _scenario(rng, rng.choice(["moe", "moe-shared", "mla-moe", "gdn-full"]))
+    data["training"]["load_imbalance"] = rng.choice([1.5, 3.0, 6.0])
+    data["options"] |= {
+        "recompute": rng.choice(["none", "auto", "full"]),
+        "activation_offload": rng.choice(["none", ["expert_fc1"]]),
+    }
+    data["layout"] |= {"tp": 1, "ep": [1, 2, 4]}
+    return data
+
+
 def _hybrid(rng: random.Random) -> dict[str, Any]:
     """Mamba, attention and MLP layers apart, with MTP layers of a kind of their own."""
     data = _scenario(rng, rng.choice(list(HYBRIDS)))
@@ -172,6 +184,7 @@ THEMES: dict[str, Callable[[random.Random], dict[str, Any]]] = {
     "scarce-hosts": _scarce_hosts,
     "activation-offload": _activation_offload,
     "overlap": _overlap,
+    "imbalance": _imbalance,
     "hybrid": _hybrid,
     "unfused": _unfused,
     "exchange": _exchange,

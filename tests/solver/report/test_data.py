@@ -27,8 +27,8 @@ H100_NODE_GIB = 1862
 #: Keys of every answer of a search, in order.
 KEYS = [
     "meshplan_result", "name", "status", "layout", "pipeline", "recompute", "optimizer_offload",
-    "dispatcher", "cuda_graphs", "memory", "time", "proof", "advisories", "placement", "conflicts",
-    "repairs", "assumed", "binding", "alternatives",
+    "activation_offload", "dispatcher", "cuda_graphs", "memory", "time", "proof", "advisories",
+    "placement", "conflicts", "repairs", "assumed", "binding", "alternatives",
 ]  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_plan_has_the_keys_of_the_contract() -> None:
     assert set(data["recompute"]) == {"granularity", "modules"}
     assert set(data["memory"]) == {
         "capacity_gib", "peak_gib", "verdict", "allocated_gib", "reserved_gib",
-        "host_capacity_gib", "host_gib", "stages",
+        "host_gpus", "host_capacity_gib", "host_gib", "stages",
     }  # fmt: skip
     assert set(data["memory"]["stages"][0]) == {
         "rank", "weights_gib", "gradients_gib", "optimizer_gib", "activations_gib", "logits_gib",
@@ -214,6 +214,27 @@ def test_memory_of_gpus_and_hosts() -> None:
     most = max(stage["host_gib"] for stage in memory["stages"])
     assert memory["host_gib"] == pytest.approx(8 * most, abs=0.005) and most > 0
     assert memory["host_capacity_gib"] == pytest.approx(0.8 * H100_NODE_GIB, rel=1e-3)
+    assert memory["host_gpus"] == 8
+
+
+@pytest.mark.parametrize(
+    ("cluster", "gpus"), [({"gpus": 4}, 4), ({"domains": [4, 4]}, 4), ({"domains": [2, 6, 8]}, 8)]
+)
+def test_hosts_count_the_gpus_that_the_cluster_uses(cluster: dict[str, Any], gpus: int) -> None:
+    """Tests nodes of 8 of which fewer GPUs are used: need and share are of those.
+
+    The text has both: for one GPU, and for the node.
+    """
+    scenario = _scenario(cluster={"preset": "h100-hgx", **cluster})
+    report = check(scenario, "tp=1,ep=2,pp=2,offload=100")
+    memory = report.to_json()["memory"]
+    most = max(stage["host_gib"] for stage in memory["stages"])
+    assert memory["host_gpus"] == gpus
+    assert memory["host_gib"] == pytest.approx(gpus * most, abs=0.005) and most > 0
+    share = 0.8 * H100_NODE_GIB * gpus / 8
+    assert memory["host_capacity_gib"] == pytest.approx(share, rel=1e-3)
+    said = f"{most:.1f} of 186.2 GiB a GPU ({gpus * most:,.0f} of {share:,.0f} for the {gpus} of"
+    assert said in str(report)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.pipeline import slots_from_rank_counts
-from meshplan.constraints.problem import Problem
+from meshplan.constraints.problem import Problem, Training
 from meshplan.constraints.terms import evaluate
 from meshplan.scenarios.flops import head_flops_per_token, layer_flops_per_token
 from meshplan.scenarios.model_card import LayerKind
@@ -15,20 +15,14 @@ from meshplan.solver.time.attention import core_us
 from meshplan.solver.time.dispatch import dispatch_us, expected_groups, expected_nodes
 from meshplan.solver.time.ends import loss_us, p2p_us
 from meshplan.solver.time.links import group_bytes_per_us, tp_exchange_us
+from meshplan.solver.time.mlp import experts_us
 from meshplan.solver.time.step import layer_parts_us, layer_us, step_time
 from meshplan.solver.time.update import dense_exchange_us, expert_exchange_us
 from tests.constraints.factories import problem
+from tests.solver.time.legal_layouts import with_links
 
 MODELS = ("toy-dense", "toy-moe", "llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3")
 PRECISIONS = ("bf16", "fp8-block", "mxfp8", "nvfp4")
-
-
-def _with_links(where: Problem, **figures: float) -> Problem:
-    """The same problem with some figures of its node type multiplied."""
-    node = where.node_type
-    changed = {name: getattr(node, name) * factor for name, factor in figures.items()}
-    cluster = dataclasses.replace(where.cluster, node_type=node.model_copy(update=changed))
-    return dataclasses.replace(where, cluster=cluster)
 
 
 def _layout(where: Problem, ranks: tuple[int, ...] | None = None, vpp: int = 1, **decisions):  # type: ignore[no-untyped-def]
@@ -89,7 +83,7 @@ def test_faster_links_never_slow_a_step(name: str, figure: str, degrees: dict[st
     """Tests that doubling NVLink or NIC makes no step slower, on 32 GPUs in 4 domains."""
     where = problem(name, gpus=32)
     layout = _layout(where, **degrees)
-    faster = _with_links(where, **{figure: 2.0})
+    faster = with_links(where, **{figure: 2.0})
     assert step_time(faster, layout).step_us <= step_time(where, layout).step_us
 
 
@@ -103,6 +97,20 @@ def test_groups_of_one_do_not_communicate() -> None:
     for kind in where.kinds:
         assert dense_exchange_us(where, kind, 1, 1, 1) == 0
         assert expert_exchange_us(where, kind, 1, 1, 1) == 0
+
+
+@pytest.mark.parametrize(("ep", "factor"), [(1, 1), (2, 2), (4, 3)])
+def test_the_busiest_expert_rank_has_all_tokens_at_most(ep: int, factor: int) -> None:
+    """Tests an imbalance of 3: at most ep times the mean, so nothing changes on one rank."""
+    even = problem("toy-moe")
+    three, capped = (
+        dataclasses.replace(even, training=Training(load_imbalance=value))
+        for value in (3.0, float(factor))
+    )
+    for term, flags in ((experts_us, (0, 0, 0)), (dispatch_us, (0, 0))):
+        uneven = term(three, 4096, ep, 1, "alltoall", *flags)
+        assert uneven == term(capped, 4096, ep, 1, "alltoall", *flags)
+        assert (uneven > term(even, 4096, ep, 1, "alltoall", *flags)) == (factor > 1)
 
 
 def test_one_context_rank_does_not_communicate() -> None:
