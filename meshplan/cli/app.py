@@ -85,6 +85,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, why, memory, flops, test, calibrate, imports, rules, explain, models, clusters, schema,
+    solve, check, why, memory, flops, test, calibrate, imports, rules, explain, models, clusters,
+    schema,
 ):  # fmt: skip
     application.add_command(_command)
