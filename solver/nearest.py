@@ -23,7 +23,7 @@ from meshplan.constraints.layout import Layout, Value
 from meshplan.constraints.problem import Problem, scope_values
 from meshplan.constraints.rule import Rule, Violation
 from meshplan.scenarios.checks import MAX_DEGREE
-from meshplan.solver.change import with_degree
+from meshplan.solver.change import with_degrees
 from meshplan.solver.layout_text import Stated
 
 #: Values that are named of each setting, at most.
@@ -168,7 +168,7 @@ class _Search:
         return [one for one in broken if not chosen & set(one.scope)]
 
     def _changed(self, name: str, value: int) -> Layout:
-        return with_degree(self.problem, self.stated, self.layout, name, value)
+        return with_degrees(self.problem, self.stated, self.layout, {name: value})
 
     def _near(self, name: str) -> list[int]:
         """Other values worth a try: divisions, multiples and neighbours of the present one."""

@@ -36,7 +36,8 @@ class WhyReport:
     answer
         The optimum, or the proof that there is none, or what a limit left.
     times
-        The two step times, term by term; None where one of them has none.
+        The two step times, term by term; None where one of them has none, or where the given mesh
+        is not that of the cluster.
     differences
         The decisions in which the two differ.
     flips
@@ -158,7 +159,7 @@ def why(
 def _against(given: CheckReport, plan: Plan, deadline: float | None) -> WhyReport:
     problem = plan.problem
     times = None
-    if given.cost is not None:
+    if given.cost is not None and given.layout.gpus == problem.gpus:
         times = compare_times(
             Timed(problem, given.layout, given.cost.time),
             Timed(problem, plan.layout, plan.cost.time),

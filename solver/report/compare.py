@@ -27,6 +27,10 @@ def time_text(comparison: dict[str, Any], name: str, other: str) -> str:
     first, second = (seconds(comparison[f"{key}_s"]) for key in _names(comparison))
     if comparison["verdict"] == "equal":
         return f"{name} takes as long as {other} ({first})"
+    if relative > 1:
+        return (
+            f"{name} takes {relative + 1:.1f} times as long as {other} ({first} against {second})"
+        )
     way = "slower" if relative > 0 else "faster"
     return f"{name} is {abs(relative):.1%} {way} than {other} ({first} against {second})"
 
@@ -55,7 +59,7 @@ def comparison_sections(data: dict[str, Any], labels: tuple[str, str]) -> Iterat
         yield _titled(title, _term_table(comparison, labels))
     if data["flips"]:
         title = f"One decision changed alone, from {labels[0]} towards {labels[1]}"
-        yield _titled(title, _flip_table(data["flips"]))
+        yield _titled(title, flip_table(data["flips"]))
 
 
 def _names(entry: dict[str, Any]) -> tuple[str, str]:
@@ -131,13 +135,16 @@ def _signed(value: float) -> str:
     return ("-" if value < 0 else "+") + seconds(abs(value))
 
 
-def _flip_table(found: list[dict[str, Any]]) -> Table:
+def flip_table(found: list[dict[str, Any]]) -> Table:
+    """Each decision changed alone: what it costs or gains, or which rules it breaks."""
     from rich.text import Text
 
     table = _grid("left", "left", "left")
     for flip in found:
         text, style = _flip_text(flip)
         change = f"{flip['decision']} {flip['from']} → {flip['to']}"
+        if flip["with"]:
+            change += f", with {' and '.join(flip['with'])}"
         if flip["decision"] == "pipeline":
             change = "pipeline: the other split"
         table.add_row(Text(change), Text(flip["status"], style=style), Text(text))
@@ -146,10 +153,7 @@ def _flip_table(found: list[dict[str, Any]]) -> Table:
 
 def _flip_text(flip: dict[str, Any]) -> tuple[str, str]:
     if flip["status"] == "illegal":
-        first = flip["rules"][0]
-        more = len(flip["rules"]) - 1
-        text = f"{first['rule']}: {first['text']}" + (f" (and {more} more)" if more else "")
-        return text, "red"
+        return ", ".join(one["rule"] for one in flip["rules"]), "red"
     parts = []
     if flip["status"] == "overfull":
         where = f"on rank {flip['rank']} ({EVENT_WORDS[flip['event']]})"

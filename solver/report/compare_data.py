@@ -85,6 +85,7 @@ def flip_data(flip: Flip, base: CheckReport) -> dict[str, Any]:
         "decision": flip.difference.decision,
         "from": flip.difference.first,
         "to": flip.difference.second,
+        "with": list(flip.together),
         "status": report.status,
         "rules": [{"rule": one.rule, "text": one.text} for one in report.violations],
         "split": flip.split,
@@ -104,7 +105,7 @@ def flip_data(flip: Flip, base: CheckReport) -> dict[str, Any]:
         "event": fullest.event,
         "over_gib": gib(max(0, fullest.peak - report.problem.capacity)),
     }
-    if base.cost is not None:
+    if base.cost is not None and base.layout.gpus == report.layout.gpus:
         times = compare_times(
             Timed(base.problem, base.layout, base.cost.time),
             Timed(report.problem, report.layout, report.cost.time),

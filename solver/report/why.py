@@ -25,6 +25,9 @@ def why_sections(report: WhyReport, data: dict[str, Any]) -> Iterator[Renderable
         yield violations(data["given"]["violations"])
     if data["optimum"]["conflicts"]:
         yield conflicts(data["optimum"]["conflicts"])
+    if data["given"]["violations"]:
+        # A change that mends nothing says nothing, and there are many.
+        data = {**data, "flips": [one for one in data["flips"] if one["status"] != "illegal"]}
     yield from comparison_sections(data, WHY_NAMES)
     yield from remarks({"assumed": data["given"]["assumed"]})
 
@@ -86,9 +89,8 @@ def _rows(report: WhyReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         report.answer.status if optimum["status"] != "optimal" else "optimum",
         _figures(optimum, data["given"]),
     )
-    if data["least_s"] is not None and data["given"]["time"] is not None:
-        given_s = data["given"]["time"]["step_s"]
-        gain = 1 - data["least_s"] / given_s
+    if data["least_s"] is not None and data["comparison"] is not None:
+        gain = 1 - data["least_s"] / data["comparison"]["given_s"]
         text = f"no layout of the search takes less than {seconds(data['least_s'])}"
         yield "bound", text + (f" ({gain:.1%} less than given)" if gain > 0 else "")
 
@@ -96,10 +98,10 @@ def _rows(report: WhyReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _figures(data: dict[str, Any], base: dict[str, Any] | None) -> str:
     """Degrees, step time and memory of a layout, against another one if there is one."""
     text = short_layout(data)
-    if data.get("time") is None:
+    if data.get("time") is None or data["status"] == "illegal":
         return text
     step = seconds(data["time"]["step_s"])
-    if base is not None and base["time"] is not None:
+    if base is not None and base["time"] is not None and base["status"] != "illegal":
         relative = relative_time(base, data["time"]["step_s"], data["layout"]["gbs"])
         step += f" ({relative:+.1%}" + _batch_note(data, base) + ")"
     return f"{text}: {step}, {data['memory']['peak_gib']:.1f} GiB"
