@@ -25,6 +25,8 @@
 :class:`CheckReport`        what :func:`check` found
 :func:`why`                 a layout against the optimum, term by term
 :class:`WhyReport`          what :func:`why` found
+:func:`diff`                two results side by side
+:class:`DiffReport`         what :func:`diff` found
 :func:`memory`              the memory of one layout, rank by rank and item by item
 :class:`MemoryReport`       what :func:`memory` found
 :func:`flops`               the training FLOPs of a model, part by part
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from meshplan.constraints.layout import Layout
     from meshplan.scenarios import InputError, ModelCard, Scenario
     from meshplan.solver.calibrate.result import CalibrationReport
+    from meshplan.solver.compare.diff import DiffReport
     from meshplan.solver.compare.why import WhyReport
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.progress import Progress
@@ -60,6 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CalibrationReport": "meshplan.solver.calibrate.result",
     "CheckReport": "meshplan.solver.results",
+    "DiffReport": "meshplan.solver.compare.diff",
     "FlopsReport": "meshplan.solver.report.flops",
     "Infeasible": "meshplan.solver.results",
     "MemoryReport": "meshplan.solver.memory",
@@ -174,6 +178,32 @@ def why(
     _check_limit(time_limit_s)
     known = _scenario(scenario)
     return hold_against(known, layout, time_limit_s=time_limit_s, progress=progress)
+
+
+def diff(
+    first: Plan | CheckReport | str | Path,
+    second: Plan | CheckReport | str | Path,
+    *,
+    time_limit_s: float | None = None,
+) -> DiffReport:
+    """Compare two plans or judged layouts: what differs, and what each decision does alone.
+
+    Parameters
+    ----------
+    first, second
+        Results of :func:`solve` or :func:`check`, or the paths of their JSON.
+    time_limit_s
+        Seconds after which layers are split near-evenly where a change asks for another split.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or is no such result, or an argument is out of range.
+    """
+    from meshplan.solver.compare.diff import diff as compare
+
+    _check_limit(time_limit_s)
+    return compare(first, second, time_limit_s=time_limit_s)
 
 
 def memory(
@@ -298,6 +328,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "CalibrationReport",
     "CheckReport",
+    "DiffReport",
     "FlopsReport",
     "Infeasible",
     "InputError",
@@ -308,6 +339,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "check",
+    "diff",
     "flops",
     "load",
     "memory",

@@ -23,6 +23,7 @@
 ``solve``       ``meshplan solve``
 ``check``       ``meshplan check``
 ``why``         ``meshplan why``
+``diff``        ``meshplan diff``
 ``memory``      ``meshplan memory``
 ``flops``       ``meshplan flops``
 ``calibrate``   ``meshplan calibrate``

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {
     "optimal": DONE,
     "ok": DONE,
+    "compared": DONE,
     "tie": DONE,
     "slower": DONE,
     "faster": DONE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from meshplan.solver.report.words import EVENT_WORDS, seconds
+from meshplan.solver.report.words import EVENT_WORDS, relative_time, seconds, short_layout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,6 +62,23 @@ def comparison_sections(data: dict[str, Any], labels: tuple[str, str]) -> Iterat
         yield _titled(title, flip_table(data["flips"]))
 
 
+def figures(data: dict[str, Any], base: dict[str, Any] | None) -> str:
+    """Degrees, step time and memory of a layout, against another one if there is one."""
+    text = short_layout(data)
+    if data.get("time") is None or data["status"] == "illegal":
+        return text
+    step = seconds(data["time"]["step_s"])
+    if base is not None and base["time"] is not None and base["status"] != "illegal":
+        relative = relative_time(base, data["time"]["step_s"], data["layout"]["gbs"])
+        step += f" ({relative:+.1%}" + _batch_note(data, base) + ")"
+    return f"{text}: {step}, {data['memory']['peak_gib']:.1f} GiB"
+
+
+def _batch_note(data: dict[str, Any], base: dict[str, Any]) -> str:
+    gbs = data["layout"]["gbs"]
+    return "" if gbs == base["layout"]["gbs"] else f" a sequence, gbs {gbs:,}"
+
+
 def _names(entry: dict[str, Any]) -> tuple[str, str]:
     first, second = (key.removesuffix("_s") for key in list(entry)[:2])
     return first, second
@@ -82,6 +99,18 @@ def _grid(*justify: str) -> Table:
     for side in justify:
         table.add_column(justify="right" if side == "right" else "left", overflow="fold")
     return table
+
+
+def field_table(found: list[dict[str, Any]], labels: tuple[str, str]) -> RenderableType:
+    """Fields in which two scenarios differ."""
+    from rich.text import Text
+
+    table = _grid("left", "left", "left")
+    table.add_row("", *labels, style="dim")
+    for one in found:
+        values = ("open" if value is None else str(value) for value in list(one.values())[1:])
+        table.add_row(Text(one["path"]), *(Text(value) for value in values))
+    return _titled("Scenarios that differ", table)
 
 
 def _difference_table(found: list[dict[str, Any]], labels: tuple[str, str]) -> Table:
@@ -162,10 +191,11 @@ def _flip_text(flip: dict[str, Any]) -> tuple[str, str]:
     if flip["step_s"] is not None:
         parts.append(f"{seconds(flip['step_s'])} ({_signed(flip['difference_s'])})")
     if flip["status"] == "ok":
-        parts.append(f"{flip['peak_gib']:.1f} GiB")
+        over = f" ({flip['over_gib']:.1f} of the headroom)" if flip["over_gib"] else ""
+        parts.append(f"{flip['peak_gib']:.1f} GiB{over}")
     if _SPLITS[flip["split"]]:
         parts.append(_SPLITS[flip["split"]])
     return ", ".join(parts), "green" if flip["status"] == "ok" else "red"
 
 
-__all__ = ["band_text", "comparison_sections", "time_text"]
+__all__ = ["band_text", "comparison_sections", "field_table", "figures", "time_text"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meshplan.solver.compare.decisions import Difference
+from meshplan.solver.compare.diff import DiffReport
 from meshplan.solver.compare.flips import Flip
+from meshplan.solver.compare.stored import Stored
 from meshplan.solver.compare.terms import TimeComparison, Timed, compare_times
 from meshplan.solver.compare.why import WhyReport
 from meshplan.solver.report.data import RESULT_VERSION, check_data, gib
@@ -13,6 +15,7 @@ from meshplan.solver.results import CheckReport
 
 #: What the two layouts are called in ``why`` and in ``diff``.
 WHY_NAMES = ("given", "optimum")
+DIFF_NAMES = ("a", "b")
 
 
 def why_data(report: WhyReport) -> dict[str, Any]:
@@ -31,6 +34,30 @@ def why_data(report: WhyReport) -> dict[str, Any]:
         "differences": [difference_data(one, names) for one in report.differences],
         "flips": [flip_data(one, report.given) for one in report.flips],
     }
+
+
+def diff_data(report: DiffReport) -> dict[str, Any]:
+    """Two results side by side as plain data."""
+    names = DIFF_NAMES
+    return {
+        "meshplan_result": RESULT_VERSION,
+        "name": report.problem.name,
+        "status": report.status,
+        **{
+            name: _stored_data(one)
+            for name, one in zip(names, (report.first, report.second), strict=True)
+        },
+        "fields": [
+            {"path": one.path, names[0]: one.first, names[1]: one.second} for one in report.fields
+        ],
+        "comparison": comparison_data(report.times, names),
+        "differences": [difference_data(one, names) for one in report.differences],
+        "flips": [flip_data(one, report.first.report) for one in report.flips],
+    }
+
+
+def _stored_data(one: Stored) -> dict[str, Any]:
+    return {**check_data(one.report), "written_s": one.written_s}
 
 
 def comparison_data(times: TimeComparison | None, names: tuple[str, str]) -> dict[str, Any] | None:
@@ -121,4 +148,4 @@ def _seconds(us: int) -> float:
     return round(us / 1e6, 6)
 
 
-__all__ = ["WHY_NAMES", "comparison_data", "difference_data", "flip_data", "why_data"]
+__all__ = ["DIFF_NAMES", "WHY_NAMES", "diff_data", "why_data"]

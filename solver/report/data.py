@@ -43,6 +43,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "assumed": list(plan.problem.assumed),
         "binding": list(plan.binding),
         "alternatives": _alternatives_data(plan),
+        "scenario": dict(plan.problem.asked),
     }
 
 
@@ -89,6 +90,7 @@ def check_data(report: CheckReport) -> dict[str, Any]:
         "advisories": _advisory_data(report.advisories),
         "placement": placement_data(problem, layout),
         "assumed": list(report.assumed),
+        "scenario": dict(problem.asked),
     }
 
 
@@ -134,6 +136,7 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "assumed": list(problem.assumed),
         "binding": [],
         "alternatives": [],
+        "scenario": dict(problem.asked),
     }
 
 

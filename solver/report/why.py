@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from meshplan.solver.compare.why import WhyReport
-from meshplan.solver.report.compare import band_text, comparison_sections, time_text
+from meshplan.solver.report.compare import band_text, comparison_sections, figures, time_text
 from meshplan.solver.report.compare_data import WHY_NAMES
 from meshplan.solver.report.remarks import conflicts, remarks, violations
 from meshplan.solver.report.summary import panel, question_rows, too_much
-from meshplan.solver.report.words import EVENT_WORDS, counted, relative_time, seconds, short_layout
+from meshplan.solver.report.words import EVENT_WORDS, counted, seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -81,32 +81,15 @@ def _reason(data: dict[str, Any]) -> str:
 def _rows(report: WhyReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from question_rows(report.problem)
     yield "", ""
-    yield "given", _figures(data["given"], None)
+    yield "given", figures(data["given"], None)
     optimum = data["optimum"]
     if optimum["layout"] is None:
         return
     yield (
         report.answer.status if optimum["status"] != "optimal" else "optimum",
-        _figures(optimum, data["given"]),
+        figures(optimum, data["given"]),
     )
     if data["least_s"] is not None and data["comparison"] is not None:
         gain = 1 - data["least_s"] / data["comparison"]["given_s"]
         text = f"no layout of the search takes less than {seconds(data['least_s'])}"
         yield "bound", text + (f" ({gain:.1%} less than given)" if gain > 0 else "")
-
-
-def _figures(data: dict[str, Any], base: dict[str, Any] | None) -> str:
-    """Degrees, step time and memory of a layout, against another one if there is one."""
-    text = short_layout(data)
-    if data.get("time") is None or data["status"] == "illegal":
-        return text
-    step = seconds(data["time"]["step_s"])
-    if base is not None and base["time"] is not None and base["status"] != "illegal":
-        relative = relative_time(base, data["time"]["step_s"], data["layout"]["gbs"])
-        step += f" ({relative:+.1%}" + _batch_note(data, base) + ")"
-    return f"{text}: {step}, {data['memory']['peak_gib']:.1f} GiB"
-
-
-def _batch_note(data: dict[str, Any], base: dict[str, Any]) -> str:
-    gbs = data["layout"]["gbs"]
-    return "" if gbs == base["layout"]["gbs"] else f" a sequence, gbs {gbs:,}"
