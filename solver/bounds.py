@@ -176,7 +176,9 @@ class Bounds:
             heaviest * costs.fastest_us,
             _ends_slot(self.problem, costs, mtp_time_us(self.problem, costs)),
         )
-        rest = (shape.pp - 1) * (slot + costs.p2p_us) + _once(costs, most, NEVER)
+        rest = (shape.pp - 1) * (slot + costs.p2p_us) + _once(
+            costs, most, np.full_like(self.ga, NEVER)
+        )
         limit = np.maximum((most_step - rest) // self.ga, 0)
         found = []
         for rank, table in enumerate(self._tables(limit)):

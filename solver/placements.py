@@ -141,10 +141,10 @@ def exact_bounds(
     ranges = bounds.rank_ranges(most_peak, most_step)
     if ranges is None:
         return IMPOSSIBLE
-    ranges = _narrowed(problem.model.layers, ranges)
-    if any(low > high for low, high in ranges):
+    narrowed = _narrowed(problem.model.layers, ranges)
+    if any(low > high for low, high in narrowed):
         return IMPOSSIBLE
-    all_ = placements(problem, shape.pp, shape.vpp, ranges)
+    all_ = placements(problem, shape.pp, shape.vpp, narrowed)
     if all_ is None:
         return None
     step = _steps(problem, shape, costs, ga, all_.slot_kinds)

@@ -222,7 +222,7 @@ class Search:
         """Cells with the most DP for which some plan within ``most`` exists."""
         degrees = [r.dp[r.indices[0][r.bounds <= most]] for r in regions]
         for dp in sorted({int(v) for one in degrees for v in np.unique(one)}, reverse=True):
-            chosen = self.space.pools(regions, most, lambda region, dp=dp: region.dp == dp)
+            chosen = self.space.pools(regions, most, lambda region, dp=dp: region.dp == dp)  # type: ignore[misc]
             if self.best is not None and self.best.decisions["dp"] == dp:
                 return chosen
             for _, cell in in_order(chosen, [pool.least for pool in chosen]):

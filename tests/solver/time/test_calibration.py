@@ -40,7 +40,9 @@ def test_header_counts_what_is_fitted() -> None:
     assert 'The 11 values marked "fitted"' in text
 
 
-@pytest.mark.parametrize("part", ["mean error", "left out of the fit", "doubtful settings 11 to 12 %"])
+@pytest.mark.parametrize(
+    "part", ["mean error", "left out of the fit", "doubtful settings 11 to 12 %"]
+)
 def test_provenance_does_not_claim_too_much(part: str) -> None:
     """Tests that the provenance gives the mean, on what the fit has not seen, and with all rows."""
     assert part in default_calibration().provenance
