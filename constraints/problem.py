@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshplan.constraints.decisions import DECISIONS, DERIVED
 from meshplan.constraints.layout import Layout, Value
@@ -103,6 +103,8 @@ class Problem:
         Efficiencies of the step-time model.
     assumed
         Defaults that the scenario left open, as sentences.
+    asked
+        The scenario as plain data, from which the same problem can be resolved again.
     lines
         ``path -> (file, line)`` of scenario fields, for messages.
     """
@@ -124,6 +126,7 @@ class Problem:
     even_split: bool = False
     calibration: Calibration = field(default_factory=default_calibration)
     assumed: tuple[str, ...] = ()
+    asked: Mapping[str, Any] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     @property

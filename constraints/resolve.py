@@ -20,6 +20,7 @@ from meshplan.scenarios.calibration import Calibration
 from meshplan.scenarios.loader import resolve_calibration, resolve_cluster, resolve_model
 from meshplan.scenarios.model_card import ModelCard
 from meshplan.scenarios.schema import Scenario
+from meshplan.scenarios.self_contained import self_contained
 from meshplan.topologies import NodeType
 
 #: Largest micro-batch that the search tries by itself.
@@ -106,6 +107,7 @@ def resolve(scenario: Scenario) -> Problem:
         even_split=text == "even",
         calibration=calibration,
         assumed=tuple(assumed),
+        asked=self_contained(scenario),
     )
 
 

@@ -1,5 +1,20 @@
 """meshplan: the best parallel layout for a large-model training run, with its proof.
 
+:func:`load`           read a scenario file
+:func:`solve`          the best plan, or the proof that there is none
+:func:`check`          judge one layout, with no solver
+:class:`Plan`          a layout with its memory, step time and proof
+:class:`Infeasible`    why nothing fits
+:class:`Unknown`       a limit stopped the search before any plan
+:class:`CheckReport`   what :func:`check` found
+:func:`why`            a layout against the optimum, term by term
+:class:`WhyReport`     what :func:`why` found
+:func:`memory`         the memory of one layout, rank by rank and item by item
+:class:`MemoryReport`  what :func:`memory` found
+:func:`calibrate`      the step-time model fitted to measured runs
+:class:`InputError`    bad input, in words for people
+=====================  ==========================================================
+=======
 ==========================  ==========================================================
 :func:`load`                read a scenario file
 :func:`solve`               the best plan, or the proof that there is none
@@ -8,6 +23,10 @@
 :class:`Infeasible`         why nothing fits
 :class:`Unknown`            a limit stopped the search before any plan
 :class:`CheckReport`        what :func:`check` found
+:func:`why`                 a layout against the optimum, term by term
+:class:`WhyReport`          what :func:`why` found
+:func:`diff`                two results side by side
+:class:`DiffReport`         what :func:`diff` found
 :func:`memory`              the memory of one layout, rank by rank and item by item
 :class:`MemoryReport`       what :func:`memory` found
 :func:`flops`               the training FLOPs of a model, part by part
@@ -32,6 +51,8 @@ if TYPE_CHECKING:
     from meshplan.constraints.layout import Layout
     from meshplan.scenarios import InputError, ModelCard, Scenario
     from meshplan.solver.calibrate.result import CalibrationReport
+    from meshplan.solver.compare.diff import DiffReport
+    from meshplan.solver.compare.why import WhyReport
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.progress import Progress
     from meshplan.solver.report.flops import FlopsReport
@@ -42,6 +63,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CalibrationReport": "meshplan.solver.calibrate.result",
     "CheckReport": "meshplan.solver.results",
+    "DiffReport": "meshplan.solver.compare.diff",
     "FlopsReport": "meshplan.solver.report.flops",
     "Infeasible": "meshplan.solver.results",
     "MemoryReport": "meshplan.solver.memory",
@@ -50,6 +72,7 @@ _HOMES = {
     "Progress": "meshplan.solver.progress",
     "Scenario": "meshplan.scenarios",
     "Unknown": "meshplan.solver.results",
+    "WhyReport": "meshplan.solver.compare.why",
 }
 
 
@@ -96,14 +119,9 @@ def solve(
         If the scenario cannot be read or resolved, or an argument is out of range.
     """
     from meshplan.constraints.resolve import resolve
-    from meshplan.scenarios import InputError
     from meshplan.solver.solve import solve as search
 
-    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
-        raise InputError(
-            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
-            advice="leave it out for no limit.",
-        )
+    _check_limit(time_limit_s)
     known = _scenario(scenario)
     return search(resolve(known), time_limit_s=time_limit_s, progress=progress)
 
@@ -129,6 +147,63 @@ def check(
     from meshplan.solver.check import check as check_layout
 
     return check_layout(_scenario(scenario), layout)
+
+
+def why(
+    scenario: Scenario | str | Path,
+    layout: Layout | Mapping[str, object] | str | None = None,
+    *,
+    time_limit_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> WhyReport:
+    """Hold one layout of a scenario against the optimum.
+
+    Which rule it breaks, or by how much it does not fit, or what it loses: the two step times
+    term by term, and each decision in which the two differ changed alone.
+
+    Parameters
+    ----------
+    scenario, layout
+        As for :func:`check`.
+    time_limit_s, progress
+        As for :func:`solve`.
+
+    Raises
+    ------
+    InputError
+        If the scenario or the layout cannot be read, or an argument is out of range.
+    """
+    from meshplan.solver.compare.why import why as hold_against
+
+    _check_limit(time_limit_s)
+    known = _scenario(scenario)
+    return hold_against(known, layout, time_limit_s=time_limit_s, progress=progress)
+
+
+def diff(
+    first: Plan | CheckReport | str | Path,
+    second: Plan | CheckReport | str | Path,
+    *,
+    time_limit_s: float | None = None,
+) -> DiffReport:
+    """Compare two plans or judged layouts: what differs, and what each decision does alone.
+
+    Parameters
+    ----------
+    first, second
+        Results of :func:`solve` or :func:`check`, or the paths of their JSON.
+    time_limit_s
+        Seconds after which layers are split near-evenly where a change asks for another split.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or is no such result, or an argument is out of range.
+    """
+    from meshplan.solver.compare.diff import diff as compare
+
+    _check_limit(time_limit_s)
+    return compare(first, second, time_limit_s=time_limit_s)
 
 
 def memory(
@@ -211,6 +286,16 @@ def calibrate(
     return fit_to(runs, base=base, name=name, date=date)
 
 
+def _check_limit(time_limit_s: float | None) -> None:
+    from meshplan.scenarios import InputError
+
+    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
+        raise InputError(
+            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
+            advice="leave it out for no limit.",
+        )
+
+
 def _scenario(given: object) -> Scenario:
     """The scenario itself, or the one in the file whose path is given."""
     from meshplan.scenarios import InputError, Scenario
@@ -243,17 +328,21 @@ def __dir__() -> list[str]:
 __all__ = [
     "CalibrationReport",
     "CheckReport",
+    "DiffReport",
     "FlopsReport",
     "Infeasible",
     "InputError",
     "MemoryReport",
     "Plan",
     "Unknown",
+    "WhyReport",
     "__version__",
     "calibrate",
     "check",
+    "diff",
     "flops",
     "load",
     "memory",
     "solve",
+    "why",
 ]

@@ -1,22 +1,23 @@
 """What is asked: the scenario file, its checks, and the models that it can name.
 
-===============  =====================================================================
-``loader``       :func:`load`, :func:`loads`, :func:`from_mapping` and what they resolve
-``schema``       :class:`Scenario` and its sections, :func:`json_schema`
-``pins``         :class:`Pin`, :class:`CommPin`, :class:`BatchSize`: values left open
-``choices``      flags, names and ``auto`` beside fixed values
-``checks``       refusals of single values, worded with value and advice
-``model_ref``    :class:`ModelRef`: which model a scenario names
-``source_map``   :class:`SourceMap`: file and line of every value
-``complaints``   pydantic's errors in words for people
-``yaml_reader``  safe YAML with lines
-``errors``       :class:`InputError`
-``model_card``   :class:`ModelCard` and :class:`LayerKind`
-``cards``        the shipped cards: :func:`load_card`, :func:`card_names`
-``parameters``   parameters of a card, by part
-``flops``        FLOPs of a card, by part
-``inputs``       :func:`input_files`: which files a scenario is made of
-===============  =====================================================================
+==================  =====================================================================
+``loader``          :func:`load`, :func:`loads`, :func:`from_mapping` and what they resolve
+``schema``          :class:`Scenario` and its sections, :func:`json_schema`
+``pins``            :class:`Pin`, :class:`CommPin`, :class:`BatchSize`: values left open
+``choices``         flags, names and ``auto`` beside fixed values
+``checks``          refusals of single values, worded with value and advice
+``model_ref``       :class:`ModelRef`: which model a scenario names
+``source_map``      :class:`SourceMap`: file and line of every value
+``complaints``      pydantic's errors in words for people
+``yaml_reader``     safe YAML with lines
+``errors``          :class:`InputError`
+``model_card``      :class:`ModelCard` and :class:`LayerKind`
+``cards``           the shipped cards: :func:`load_card`, :func:`card_names`
+``parameters``      parameters of a card, by part
+``flops``           FLOPs of a card, by part
+``inputs``          :func:`input_files`: which files a scenario is made of
+``self_contained``  :func:`self_contained`: a scenario as data without its folder
+==================  =====================================================================
 """
 
 from meshplan.scenarios.cards import card_names, load_card
@@ -40,6 +41,7 @@ from meshplan.scenarios.schema import (
     Workload,
     json_schema,
 )
+from meshplan.scenarios.self_contained import self_contained
 from meshplan.scenarios.source_map import SourceMap
 
 __all__ = [
@@ -71,4 +73,5 @@ __all__ = [
     "loads",
     "resolve_cluster",
     "resolve_model",
+    "self_contained",
 ]

@@ -23,7 +23,7 @@ from meshplan.constraints.layout import Layout, Value
 from meshplan.constraints.problem import Problem, scope_values
 from meshplan.constraints.rule import Rule, Violation
 from meshplan.scenarios.checks import MAX_DEGREE
-from meshplan.solver.complete import complete_degrees
+from meshplan.solver.change import with_degrees
 from meshplan.solver.layout_text import Stated
 
 #: Values that are named of each setting, at most.
@@ -168,14 +168,7 @@ class _Search:
         return [one for one in broken if not chosen & set(one.scope)]
 
     def _changed(self, name: str, value: int) -> Layout:
-        given = {**self.stated.degrees, name: value}
-        if name == "gbs" and "ga" not in self.stated.degrees:
-            given.setdefault("mbs", self.layout.mbs)
-        if name == "tp" and not self.problem.model.is_moe and self.layout.etp == self.layout.tp:
-            given.pop("etp", None)  # a dense model has no other etp than tp
-        plain, _ = complete_degrees(self.problem, dataclasses.replace(self.stated, degrees=given))
-        degrees = {degree: getattr(plain, degree) for degree in DEGREES}
-        return dataclasses.replace(self.layout, **degrees)
+        return with_degrees(self.problem, self.stated, self.layout, {name: value})
 
     def _near(self, name: str) -> list[int]:
         """Other values worth a try: divisions, multiples and neighbours of the present one."""

@@ -25,7 +25,7 @@ from meshplan.solver.bounds import (
 )
 from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_costs
 from meshplan.solver.meshes import MESH
-from meshplan.solver.program import LimitReached
+from meshplan.solver.progress import LimitReached
 from meshplan.solver.refuted import cost_vectors
 from meshplan.solver.screen import AnyVppBounds
 from meshplan.solver.shapes import Shape, live_class

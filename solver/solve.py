@@ -17,8 +17,7 @@ from meshplan.solver.conflict_text import broken_layout_rules
 from meshplan.solver.conflicts import conflict, floor
 from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import Cost, cost, violations
-from meshplan.solver.program import LimitReached
-from meshplan.solver.progress import Progress
+from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.regions import DISTINCT, Region
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
 from meshplan.solver.search import Search

@@ -13,6 +13,7 @@ from meshplan import __version__
 from meshplan.cli.calibrate import calibrate
 from meshplan.cli.check import check
 from meshplan.cli.clusters import clusters
+from meshplan.cli.diff import diff
 from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPED
 from meshplan.cli.flops import flops
 from meshplan.cli.imports import imports
@@ -22,6 +23,7 @@ from meshplan.cli.rules import explain, rules
 from meshplan.cli.schema import schema
 from meshplan.cli.solve import solve
 from meshplan.cli.test import test
+from meshplan.cli.why import why
 
 
 class PlainGroup(click.Group):
@@ -84,6 +86,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, memory, flops, test, calibrate, imports, rules, explain, models, clusters, schema,
+    solve, check, why, diff, memory, flops, test, calibrate, imports, rules, explain, models,
+    clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

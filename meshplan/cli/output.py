@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 EXIT_CODES = {
     "optimal": DONE,
     "ok": DONE,
+    "compared": DONE,
+    "tie": DONE,
+    "slower": DONE,
+    "faster": DONE,
     "illegal": NOT_AS_HOPED,
     "overfull": NOT_AS_HOPED,
     "infeasible": INFEASIBLE,
@@ -26,19 +30,27 @@ EXIT_CODES = {
 _PLAIN_WIDTH = 100
 
 
+def exit_code(result: Result) -> int:
+    """The exit code that a result deserves."""
+    code = EXIT_CODES[result.status]
+    # A comparison with a plan that is not proved optimal is no final answer.
+    return STOPPED if code == DONE and not getattr(result, "proved", True) else code
+
+
 def deliver(result: Result, json_path: str | None, file: WholeFile | None, quiet: bool) -> int:
     """Write and print a result; the exit code that it deserves."""
+    code = exit_code(result)
     if json_path is not None:
         from meshplan.solver.report.data import dumps
 
         text = dumps(result.to_json())
         if file is None:
             sys.stdout.write(text)
-            return EXIT_CODES[result.status]
+            return code
         file.write(text)
     if not quiet:
         show(result)
-    return EXIT_CODES[result.status]
+    return code
 
 
 def show(result: Result) -> None:

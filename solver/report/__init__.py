@@ -2,7 +2,6 @@
 
 ==============  ================================================
 ``data``        results as plain data: the JSON contract
-``breakdown``   the step time by part
 ``placement``   which links the groups of a layout cross
 ``text``        reports in text, on a terminal, as HTML
 ``summary``     section: the answer, layout, throughput, memory

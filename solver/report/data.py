@@ -14,9 +14,9 @@ from meshplan.constraints.memory.stage import PARTS, RankMemory
 from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import format_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.solver.breakdown import step_breakdown_us
 from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu
-from meshplan.solver.report.breakdown import step_breakdown_us
 from meshplan.solver.report.placement import placement_data
 from meshplan.solver.results import Alternative, CheckReport, Infeasible, Plan, Proof, Unknown
 from meshplan.solver.time.trust import error_band
@@ -43,6 +43,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "assumed": list(plan.problem.assumed),
         "binding": list(plan.binding),
         "alternatives": _alternatives_data(plan),
+        "scenario": dict(plan.problem.asked),
     }
 
 
@@ -89,6 +90,7 @@ def check_data(report: CheckReport) -> dict[str, Any]:
         "advisories": _advisory_data(report.advisories),
         "placement": placement_data(problem, layout),
         "assumed": list(report.assumed),
+        "scenario": dict(problem.asked),
     }
 
 
@@ -134,6 +136,7 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "assumed": list(problem.assumed),
         "binding": [],
         "alternatives": [],
+        "scenario": dict(problem.asked),
     }
 
 

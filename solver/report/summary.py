@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from meshplan.constraints.problem import Problem
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 STYLES = {
     "optimal": "green",
     "ok": "green",
+    "compared": "cyan",
+    "tie": "green",
+    "slower": "yellow",
+    "faster": "cyan",
     "feasible": "yellow",
     "unknown": "yellow",
     "overfull": "red",
@@ -36,22 +40,26 @@ _IF_SO = {"fits": "would fit", "tight": "would be tight", "overfull": "would not
 
 def summary(problem: Problem, data: dict[str, Any]) -> RenderableType:
     """Panel with the answer in words and the figures that matter most."""
+    return panel(problem.name, data["status"], _verdict(problem, data), _rows(problem, data))
+
+
+def panel(name: str, status: str, verdict: str, rows: Iterable[tuple[str, str]]) -> RenderableType:
+    """A frame in the colour of the status: the verdict, and below it labelled figures."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
 
-    style = STYLES[data["status"]]
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", no_wrap=True)
-    rows.add_column(overflow="fold")
-    for label, text in _rows(problem, data):
-        rows.add_row(label, Text(text))
-    verdict = Text(_verdict(problem, data), style=f"bold {style}")
+    style = STYLES[status]
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in rows:
+        table.add_row(label, Text(text))
     return Panel(
-        Group(Padding(verdict, (0, 0, 1, 0)), rows),
-        title=Text(problem.name, style="bold"),
+        Group(Padding(Text(verdict, style=f"bold {style}"), (0, 0, 1, 0)), table),
+        title=Text(name, style="bold"),
         title_align="left",
         border_style=style,
     )
@@ -105,10 +113,16 @@ def _optimum_text(problem: Problem, data: dict[str, Any]) -> str:
     )
 
 
-def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def question_rows(problem: Problem) -> Iterator[tuple[str, str]]:
+    """What was asked: model, workload and cluster."""
     model = problem.model
     yield "model", f"{model.title or model.name}, {problem.seq_len:,} tokens, {problem.precision}"
     yield "cluster", _cluster_text(problem)
+
+
+def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    model = problem.model
+    yield from question_rows(problem)
     if data["layout"] is None:
         return
     layout = data["layout"]

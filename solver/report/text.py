@@ -16,17 +16,23 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from meshplan.solver.compare.diff import DiffReport
+from meshplan.solver.compare.why import WhyReport
 from meshplan.solver.memory import MemoryReport
 from meshplan.solver.report.bars import memory_bars, time_bars
+from meshplan.solver.report.diff import diff_sections
 from meshplan.solver.report.memory import memory_sections
 from meshplan.solver.report.remarks import conflicts, remarks, repairs, violations
 from meshplan.solver.report.summary import summary
+from meshplan.solver.report.why import why_sections
 from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-Result: TypeAlias = Plan | Infeasible | Unknown | CheckReport | MemoryReport
+Result: TypeAlias = (
+    Plan | Infeasible | Unknown | CheckReport | MemoryReport | WhyReport | DiffReport
+)
 
 #: Reports are no wider than this, whatever the terminal: long lines are hard to read.
 WIDEST = 110
@@ -71,6 +77,12 @@ def render(result: Result, console: Console) -> None:
 
 def _sections(result: Result, width: int) -> Iterator[RenderableType]:
     data = result.to_json()
+    if isinstance(result, WhyReport):
+        yield from why_sections(result, data)
+        return
+    if isinstance(result, DiffReport):
+        yield from diff_sections(result, data)
+        return
     yield summary(result.problem, data)
     if data.get("violations"):
         yield violations(data["violations"])

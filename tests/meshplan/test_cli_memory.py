@@ -169,7 +169,7 @@ def test_json_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     assert set(data) == {
         "meshplan_result", "name", "status", "layout", "pipeline", "recompute",
         "optimizer_offload", "activation_offload", "dispatcher", "cuda_graphs", "memory",
-        "advisories", "assumed", "violations",
+        "advisories", "assumed", "violations", "scenario",
     }  # fmt: skip
     assert set(data["memory"]["items"]["parts"][0]) == {"part", "name", "gib"}
     assert set(data["memory"]["levers"][0]) == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
 from meshplan.constraints.layout import Layout, Slot
 from meshplan.constraints.pipeline import kind_counts, rank_slots
@@ -32,6 +33,13 @@ PARTS: tuple[str, ...] = (
     "overhead",
 )
 
+#: All parts with the imbalance of the ranks apart, in the order of comparisons.
+WORK_PARTS: tuple[str, ...] = tuple(
+    part
+    for name in PARTS
+    for part in (("pipeline_imbalance", name) if name == "pipeline_bubble" else (name,))
+)
+
 
 def step_breakdown_us(problem: Problem, layout: Layout, time: StepTime) -> dict[str, int]:
     """Microseconds of a step by part; they add up to ``time.step_us``.
@@ -49,6 +57,29 @@ def step_breakdown_us(problem: Problem, layout: Layout, time: StepTime) -> dict[
     whole["optimizer"] = time.optimizer_us
     whole["overhead"] = STEP_OVERHEAD_US
     return whole
+
+
+def work_breakdown_us(problem: Problem, layout: Layout, time: StepTime) -> dict[str, Fraction]:
+    """Microseconds of a step by part, with the work apart from how evenly the ranks share it.
+
+    As :func:`step_breakdown_us`, but the parts of layers are the mean over the pipeline ranks, and
+    ``pipeline_imbalance`` is what the heaviest rank takes more: so two splits of the same layers
+    differ in it alone (and in the bubble).  They add up to ``time.step_us``.
+    """
+    parts: Counter[str] = Counter()
+    for slot in layout.slots:
+        parts.update(_slot_parts_us(problem, layout, slot))
+    share = Fraction(layout.ga, layout.pp)
+    whole = {name: share * parts[name] for name in PARTS}
+    mean = Fraction(sum(time.rank_us), layout.pp)
+    once = {
+        "pipeline_imbalance": layout.ga * (time.bottleneck_us - mean),
+        "pipeline_bubble": Fraction(time.bubble_us),
+        "data_parallel_exchange": Fraction(time.exchange_us),
+        "optimizer": Fraction(time.optimizer_us),
+        "overhead": Fraction(STEP_OVERHEAD_US),
+    }
+    return {name: once.get(name, whole.get(name, Fraction(0))) for name in WORK_PARTS}
 
 
 def _slot_parts_us(problem: Problem, layout: Layout, slot: Slot) -> Counter[str]:
