@@ -43,7 +43,7 @@ def test_free_variants_are_the_different_questions(tmp_path: Path) -> None:
 
 
 def test_instances_span_the_range() -> None:
-    """Tests that with the seeds there are 60 or more, from 8 to 131,072 GPUs and up to 1M tokens."""
+    """Tests that there are 60 or more, from 8 to 131,072 GPUs and up to 1M tokens."""
     found = instances()
     sizes = [solve_time.size(one) for one in found]
     assert len(found) >= 60
