@@ -105,6 +105,7 @@ class _Run:
             regions.append(region)
             if search.best is None and search.first_plan(region):
                 self._report(search.best_step(), 0)
+        search.first_good_plans(regions)
         self.fastest = search.fastest(regions) if regions else None
         if self.fastest is None:
             return self._infeasible()
