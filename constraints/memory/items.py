@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshplan.constraints.layout import Layout, Slot
@@ -43,6 +43,8 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.terms import evaluate
 from meshplan.scenarios.model_card import LayerKind
 
+#: What mixes the tokens of a layer, where that is not attention in its usual form.
+_MIXERS = {"mamba": "Mamba mixer", "gdn": "linear attention", "none": "no mixer"}
 #: What needs the memory while a layer runs, by the term that is the largest.
 _WORKING_NAMES = {
     "attention_working": "attention running backward",
@@ -101,7 +103,7 @@ def _static(
         expert = sum(n * size(expert_static, part, kind=kind) for kind, n in counts.items())
         number = sum(counts.values())
         routed = sum(n for kind, n in counts.items() if kind.mlp == "moe")
-        yield Item(shown, f"attention, norms, dense and shared MLPs of {number} layers", dense)
+        yield Item(shown, f"{_dense_parts(problem, counts)} of {number} layers", dense)
         yield Item(shown, f"routed experts of {routed} layers", expert)
         for slot in slots:
             if slot.embedding:
@@ -112,6 +114,17 @@ def _static(
                 yield Item(shown, f"MTP layers{copy}", mtp)
             if slot.loss:
                 yield Item(shown, "final norm and output layer", size(output_static, part))
+
+
+def _dense_parts(problem: Problem, kinds: Iterable[LayerKind]) -> str:
+    """What layers hold besides routed experts, in words."""
+    mixers = {_MIXERS.get(kind.attention, "attention") for kind in kinds} - {"no mixer"}
+    mlps = {kind.mlp for kind in kinds}
+    found = [*sorted(mixers), "norms"]
+    found += ["dense MLPs"] * ("dense" in mlps)
+    if "moe" in mlps:
+        found += ["routers"] + ["shared experts"] * bool(problem.model.shared_ffn)
+    return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else found[0]
 
 
 def _activations(
@@ -157,7 +170,8 @@ def _saved(problem: Problem, layout: Layout, live: Counter[LayerKind]) -> Iterat
     for kind, n in live.items():
         for part, terms in activation_terms(kind).items():
             saved = n * sum(evaluate(term, problem, layout, kind=kind) for term in terms)
-            yield Item("activations", f"{part} of {n} live layers ({kind})", saved)
+            name = _MIXERS.get(kind.attention, part) if part == "attention" else part
+            yield Item("activations", f"{name} of {n} live layers ({kind})", saved)
 
 
 def _at_work(

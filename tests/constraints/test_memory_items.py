@@ -95,11 +95,13 @@ def test_items_of_a_small_layout() -> None:
     names = [{item.name: item.quanta for item in items if item.part == "weights"}
              for items in (first, last)]  # fmt: skip
     assert list(names[0]) == [
-        "attention, norms, dense and shared MLPs of 3 layers", "routed experts of 2 layers",
+        "attention, norms, dense MLPs and routers of 3 layers",
+        "routed experts of 2 layers",
         "embedding",
     ]  # fmt: skip
     assert list(names[1]) == [
-        "attention, norms, dense and shared MLPs of 3 layers", "routed experts of 3 layers",
+        "attention, norms and routers of 3 layers",
+        "routed experts of 3 layers",
         "MTP layers with a copy of the embedding", "final norm and output layer",
     ]  # fmt: skip
     assert names[0]["routed experts of 2 layers"] == 2 * 192  # 8*3*1024*1024 * 2 bytes each
@@ -128,6 +130,25 @@ def test_work_is_named_by_what_needs_most(changes: dict[str, Any], says: str) ->
     half = where.model.layers // 2
     items = itemize(where, laid_out(where, (half, half), **changes), 0)
     assert [item.name for item in items if item.part == "working" and says in item.name]
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("nemotron-3-nano-30b-a3b", {"Mamba mixer of 23 live layers (mamba)",
+                                     "attention of 6 live layers (gqa)",
+                                     "experts of 23 live layers (moe)"}),
+        ("qwen3-next-80b-a3b", {"linear attention of 36 live layers (gdn+moe)",
+                                "experts of 36 live layers (gdn+moe)",
+                                "attention of 12 live layers (gqa+moe)",
+                                "experts of 12 live layers (gqa+moe)"}),
+    ],
+)  # fmt: skip
+def test_mixers_have_their_names(model: str, says: set[str]) -> None:
+    """Tests that a Mamba or gated-delta-net layer is not called attention."""
+    where = problem(card(model, mtp_layers=0))
+    items = itemize(where, laid_out(where, (where.model.layers,)), 0)
+    assert {item.name for item in items if item.part == "activations"} == says
 
 
 def test_offloaded_activations_are_staged_at_work() -> None:
