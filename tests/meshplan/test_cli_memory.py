@@ -247,6 +247,7 @@ def test_overfull_layout_fails(tmp_path: Path) -> None:
     run = _memory(*arguments)
     assert run.exit_code == 1
     assert "Overfull: this layout is legal" in run.output
+    assert "`meshplan memory`" not in run.output, "the changes are on this page"
     assert {one["verdict"] for one in _data(*arguments)["memory"]["levers"]} == {"overfull"}
 
 
