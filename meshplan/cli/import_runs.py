@@ -219,26 +219,33 @@ def _table(rows: list[_Row], path: str | None) -> tuple[str, list[str]]:
     """The table with the rows added to what ``path`` holds, and what was left out."""
     from meshplan.scenarios.errors import InputError
     from meshplan.scenarios.files import read_file
+    from meshplan.scenarios.tables import read_table
 
-    old = read_file(path) if path is not None and Path(path).is_file() else ""
+    old, table = "", None
+    if path is not None and Path(path).is_file():
+        old, table = read_file(path), read_table(path, whole_rows=False)
     buffer = io.StringIO()
-    header: list[str] = list(_HEADER)
-    known: list[dict[str, str]] = []
-    if old.strip():
-        plain = [line for line in old.splitlines() if line.strip() and not line.startswith("#")]
-        reader = csv.DictReader(plain)
-        header = [name.strip() for name in reader.fieldnames or ()]
-        if missing := [name for name in _HEADER[:3] if name not in header]:
-            raise InputError(
-                f"--output has a header without {', '.join(missing)}",
-                advice="give another file, or one that begins scenario,layout,step_s,name.",
-                file=path,
-                line=1,
-            )
-        known = list(reader)
-        buffer.write(old if old.endswith("\n") else old + "\n")
-    writer = csv.DictWriter(buffer, header, lineterminator="\n", extrasaction="ignore", restval="")
-    if not old.strip():
+    buffer.write(f"{old.rstrip()}\n" if old.strip() else "")
+    if table is not None and not table.line:
+        table = None
+    columns = _HEADER if table is None else table.columns
+    if missing := [name for name in _HEADER[:3] if name not in columns]:
+        raise InputError(
+            f"--output has a header without {', '.join(missing)}",
+            advice="give another file, or one that begins scenario,layout,step_s,name.",
+            file=path,
+            line=None if table is None else table.line,
+        )
+    writer = csv.DictWriter(
+        buffer,
+        columns,
+        delimiter="," if table is None else table.separator,
+        lineterminator="\n",
+        extrasaction="ignore",
+        restval="",
+    )
+    known = [row.cells for row in table.rows] if table is not None else []
+    if table is None:
         writer.writeheader()
     doubled = []
     for row in rows:
