@@ -51,6 +51,7 @@ def calibrate(
     Files are written when all is done, or not at all.
     """
     from meshplan.cli.whole_file import keep_apart, output_file
+    from meshplan.scenarios.errors import one_line
     from meshplan.solver.calibrate import calibrate as fit_to
     from meshplan.solver.calibrate.extras import need
     from meshplan.solver.calibrate.runs import files_of_runs
@@ -89,7 +90,8 @@ def calibrate(
 
         report.render(Console())
     if out is not None:
-        click.echo(f"\nWritten to {out}: name it in a scenario as   calibration: {out}")
+        path = one_line(out)
+        click.echo(f"\nWritten to {path}: name it in a scenario as   calibration: {path}")
 
 
 def _file(path: str | None, option: str) -> WholeFile | None:

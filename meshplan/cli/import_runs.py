@@ -114,8 +114,10 @@ def _relative(file: str, folder: str | None) -> str:
 
 
 def _name(log: str) -> str:
+    from meshplan.scenarios.errors import one_line
+
     name = Path(log).name if log != "-" else "standard-input"
-    return "".join(char if char.isprintable() else "?" for char in name)[:80]
+    return one_line(name)[:80]
 
 
 def _measured(step: SteadyStep) -> str:

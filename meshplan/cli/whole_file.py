@@ -60,7 +60,7 @@ class WholeFile:
         """Option and path, as a message begins: ``--json is 'a.json'``."""
         from meshplan.scenarios.yaml_reader import shorten
 
-        return f"{self.option} is {shorten(self._shown)}"
+        return f"{self.option} is {shorten(self._shown, 200)}"
 
     def is_same(self, path: str | Path) -> bool:
         """Whether ``path`` leads to this file: by another name, or by a link of either kind.

@@ -14,7 +14,7 @@ from pathlib import Path
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.checks import listed, nearest
-from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.errors import InputError, one_line
 from meshplan.scenarios.inputs import input_files
 from meshplan.scenarios.loader import load
 from meshplan.scenarios.schema import Scenario
@@ -279,7 +279,7 @@ class _Reading:
 
     def _name(self, row: TableRow) -> str:
         name = row.text("name") or f"{Path(row.text('scenario')).stem}"
-        name = "".join(char if char.isprintable() else "?" for char in name)[:80]
+        name = one_line(name)[:80]
         self.names[name] = self.names.get(name, 0) + 1
         return name if self.names[name] == 1 else f"{name} (line {row.line})"
 
