@@ -84,6 +84,8 @@ def import_runs(
     scenario = meshplan.load(file)
     given: dict[str, str | Path] = {f"log {n}": log for n, log in enumerate(logs, 1)}
     keep_apart([target], {**input_files(scenario), **given})
+    if as_json and target is not None and output is not None:
+        _refuse_table(output)
     model = resolve_model(scenario)
     folder = os.path.dirname(os.path.realpath(output)) if target is not None and output else None
     shown = _relative(file, folder)
@@ -111,6 +113,26 @@ def import_runs(
 def _relative(file: str, folder: str | None) -> str:
     """The scenario's path as the table shall have it: from its own folder."""
     return file if folder is None else os.path.relpath(os.path.realpath(file), folder)
+
+
+def _refuse_table(path: str) -> None:
+    """Refuse to put JSON in the place of a table: its rows may have taken weeks to measure.
+
+    Raises
+    ------
+    InputError
+        If the file holds something else than JSON.
+    """
+    from meshplan.scenarios.errors import InputError
+    from meshplan.scenarios.files import read_file
+
+    text = read_file(path).strip() if Path(path).is_file() else ""
+    if text and not text.startswith("{"):
+        raise InputError(
+            "--output holds a table or something else that is no JSON, which --json would replace",
+            advice="leave --json out to add to a table, or give another file.",
+            file=path,
+        )
 
 
 def _name(log: str) -> str:
