@@ -23,6 +23,8 @@ from meshplan.constraints.memory.overhead import (
 from meshplan.constraints.memory.stage import (
     WORKING_TERMS,
     RankMemory,
+    checkpoints_of,
+    not_recomputed,
     rank_memory,
     worst_moment,
 )
@@ -119,21 +121,43 @@ def _activations(
     if not memory.activations:
         return
     _, worst = worst_moment(problem, layout, slots, memory.rank)
-    live: Counter[LayerKind] = Counter()
-    for number, slot in zip(worst, slots, strict=True):
-        for kind, n in kind_counts(problem.model, slot).items():
-            live[kind] += number * n
-        if slot.mtp:
-            live[problem.model.mtp_kind] += number * problem.model.mtp_layers
-    counted = 0
+    live = tuple(zip(worst, slots, strict=True))
+    if not layout.recompute_full:
+        yield from _saved(problem, layout, _live_layers(problem, live))
+        return
+    kept = (
+        []
+        if problem.training.recompute_method == "uniform"
+        else [
+            *_saved(problem, not_recomputed(layout), _live_layers(problem, live, beyond_block=True))
+        ]
+    )
+    yield from kept
+    checkpoints = sum(number * checkpoints_of(problem, slot) for number, slot in live)
+    inputs = memory.activations - sum(item.quanta for item in kept)
+    yield Item("activations", f"inputs of {checkpoints} live checkpoints", inputs)
+
+
+def _live_layers(
+    problem: Problem, live: Sequence[tuple[int, Slot]], *, beyond_block: bool = False
+) -> Counter[LayerKind]:
+    """Layers by kind, times the micro-batches alive; or those that ``block`` does not recompute."""
+    card, found = problem.model, Counter[LayerKind]()
+    for number, slot in live:
+        first = problem.training.recompute_layers if beyond_block else 0
+        for kind in card.layer_kinds[slot.first : slot.first + slot.count][first:]:
+            found[kind] += number
+        if slot.mtp and not beyond_block:
+            found[card.mtp_kind] += number * card.mtp_layers
+    return found
+
+
+def _saved(problem: Problem, layout: Layout, live: Counter[LayerKind]) -> Iterator[Item]:
+    """What these layers save under a layout's recompute."""
     for kind, n in live.items():
         for part, terms in activation_terms(kind).items():
             saved = n * sum(evaluate(term, problem, layout, kind=kind) for term in terms)
-            counted += saved
-            name = "inputs" if part == "attention" and layout.recompute_full else part
-            yield Item("activations", f"{name} of {n} live layers ({kind})", saved)
-    # Checkpoints of several layers, or of some: less than a layer's input each.
-    yield Item("activations", "checkpoints beyond a layer each", memory.activations - counted)
+            yield Item("activations", f"{part} of {n} live layers ({kind})", saved)
 
 
 def _at_work(
