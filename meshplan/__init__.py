@@ -101,6 +101,7 @@ def solve(
     *,
     time_limit_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    binding: bool = False,
 ) -> Plan | Infeasible | Unknown:
     """Find the best plan of a scenario and prove that none is better, or that there is none.
 
@@ -112,6 +113,9 @@ def solve(
         Seconds after which the best plan so far is returned; None for no limit.
     progress
         Called now and then with the state of the search.
+    binding
+        Whether to relax each limit, pin and resource by one step and to solve again, for the
+        ``relaxations`` of a plan.
 
     Raises
     ------
@@ -123,7 +127,7 @@ def solve(
 
     _check_limit(time_limit_s)
     known = _scenario(scenario)
-    return search(resolve(known), time_limit_s=time_limit_s, progress=progress)
+    return search(resolve(known), time_limit_s=time_limit_s, progress=progress, binding=binding)
 
 
 def check(

@@ -47,6 +47,37 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Relaxation:
+    """One thing that holds the plan, relaxed by one step, and the scenario solved again.
+
+    Attributes
+    ----------
+    key
+        Name for tools: ``memory``, ``network``, or the scenario's field (``tp``, ``min_dp``).
+    change
+        What was relaxed, in words.
+    path
+        The scenario's field for it; None where it is the hardware.
+    status
+        ``optimal`` (proved) or ``unknown`` (a limit came first).
+    step_s
+        Step time of the fastest layout; None where it is not known.
+    gain
+        Throughput of that layout over that of the fastest one of the scenario as it is, less 1.
+    layout
+        That layout.
+    """
+
+    key: str
+    change: str
+    path: str | None
+    status: Literal["optimal", "unknown"]
+    step_s: float | None
+    gain: float | None
+    layout: Layout | None
+
+
+@dataclass(frozen=True)
 class Plan:
     """A layout with its memory, time and proof.
 
@@ -61,6 +92,7 @@ class Plan:
     advisories: tuple[tuple[str, str], ...] = ()
     binding: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()
     stopped_by: Literal["limit", "interrupt"] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -143,6 +143,15 @@ class Search:
             regions.append(region)
         return any(self._any_of(self.space.pools([region], UNLIMITED)) for region in regions)
 
+    def regions(self) -> list[Region]:
+        """All regions; on the way some plan is looked for, as a limit for what follows."""
+        regions = []
+        for region in self.space.each_region():
+            regions.append(region)
+            if self.best is None and self.first_plan(region):
+                self._tell(self.best_step())
+        return regions
+
     def first_plan(self, region: Region) -> bool:
         """Whether one of the cells of a region that need the least memory has a plan."""
         roomiest = np.argsort(region.memory, kind="stable")[:_ROOMIEST]
@@ -166,9 +175,9 @@ class Search:
         its limit and solves those whose refined bound does, best first.  A plan found is optimal
         once no bound is below it; without one the next round has a wider limit.
         """
-        coarse = np.sort(np.concatenate([r.bounds for r in regions]))
-        if not len(coarse):
+        if not regions:
             return None
+        coarse = np.sort(np.concatenate([r.bounds for r in regions]))
         self.bound = max(self.bound, int(coarse[0]))
         cells, most = _FIRST_ROUND, 0
         best = self.best_step()

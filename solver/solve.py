@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -20,7 +21,15 @@ from meshplan.solver.judge import Cost, cost, violations
 from meshplan.solver.program import LimitReached
 from meshplan.solver.progress import Progress
 from meshplan.solver.regions import Region
-from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
+from meshplan.solver.relaxations import relaxations
+from meshplan.solver.results import (
+    Alternative,
+    Infeasible,
+    Plan,
+    Proof,
+    Relaxation,
+    Unknown,
+)
 from meshplan.solver.search import Search
 
 #: Other layouts that a plan shows, at most.
@@ -32,6 +41,7 @@ def solve(
     *,
     time_limit_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    binding: bool = False,
 ) -> Plan | Infeasible | Unknown:
     """Best plan of a problem, by throughput, then DP within the tolerance, then memory headroom.
 
@@ -42,16 +52,30 @@ def solve(
         (Ctrl-C) does the same.
     progress
         Called whenever the best plan or the bound changes.
+    binding
+        Whether to relax each limit, pin and resource of a proved plan by one step and to solve
+        again: the plan's ``relaxations``.
     """
     _refuse_other_checkpoints(problem)
     started = time.monotonic()
     run = _Run(problem, started, time_limit_s, progress)
     try:
-        return run.complete()
+        found = run.complete()
     except LimitReached:
         return run.interrupted("limit")
     except KeyboardInterrupt:
         return run.interrupted("interrupt")
+    if binding and isinstance(found, Plan):
+        return replace(found, relaxations=tuple(_relaxed(found, run.deadline, progress)))
+    return found
+
+
+def _relaxed(
+    plan: Plan, deadline: float | None, progress: Callable[[Progress], None] | None
+) -> Iterator[Relaxation]:
+    """What each relaxation gains; an interrupt ends the list."""
+    with suppress(KeyboardInterrupt):
+        yield from relaxations(plan, deadline=deadline, progress=progress)
 
 
 def _refuse_other_checkpoints(problem: Problem) -> None:
@@ -101,12 +125,8 @@ class _Run:
         search, problem = self.search, self.problem
         if broken_layout_rules(problem) or floor(problem) > problem.capacity:
             return self._infeasible()
-        regions = []
-        for region in search.space.each_region():
-            regions.append(region)
-            if search.best is None and search.first_plan(region):
-                self._report(search.best_step(), 0)
-        self.fastest = search.fastest(regions) if regions else None
+        regions = search.regions()
+        self.fastest = search.fastest(regions)
         if self.fastest is None:
             return self._infeasible()
         first = search.best

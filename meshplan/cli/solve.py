@@ -18,6 +18,11 @@ from meshplan.cli.options import (
 @json_option
 @set_option
 @time_limit_option
+@click.option(
+    "--binding",
+    is_flag=True,
+    help="Relax each limit, pin and resource by one step, and solve again: what it would gain.",
+)
 @quiet_option
 @click.pass_context
 def solve(
@@ -26,6 +31,7 @@ def solve(
     json_path: str | None,
     overrides: tuple[str, ...],
     time_limit_s: float | None,
+    binding: bool,
     quiet: bool,
 ) -> None:
     """Find the best layout of the scenario FILE and prove that none is better.
@@ -42,5 +48,7 @@ def solve(
     scenario = meshplan.load(file, overrides)
     keep_apart([target], input_files(scenario))
     with shown_progress(quiet) as progress:
-        result = meshplan.solve(scenario, time_limit_s=time_limit_s, progress=progress)
+        result = meshplan.solve(
+            scenario, time_limit_s=time_limit_s, progress=progress, binding=binding
+        )
     ctx.exit(deliver(result, json_path, target, quiet))

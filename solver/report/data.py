@@ -18,7 +18,15 @@ from meshplan.solver.breakdown import step_breakdown_us
 from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu
 from meshplan.solver.report.placement import placement_data
-from meshplan.solver.results import Alternative, CheckReport, Infeasible, Plan, Proof, Unknown
+from meshplan.solver.results import (
+    Alternative,
+    CheckReport,
+    Infeasible,
+    Plan,
+    Proof,
+    Relaxation,
+    Unknown,
+)
 from meshplan.solver.time.trust import error_band
 
 #: Version of the contract.
@@ -43,6 +51,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "assumed": list(plan.problem.assumed),
         "binding": list(plan.binding),
         "alternatives": _alternatives_data(plan),
+        "relaxations": [_relaxation_data(plan.problem, one) for one in plan.relaxations],
         "scenario": dict(plan.problem.asked),
     }
 
@@ -136,6 +145,7 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "assumed": list(problem.assumed),
         "binding": [],
         "alternatives": [],
+        "relaxations": [],
         "scenario": dict(problem.asked),
     }
 
@@ -280,6 +290,19 @@ def _alternatives_data(plan: Plan) -> list[dict[str, Any]]:
         }
         for other in ordered
     ]
+
+
+def _relaxation_data(problem: Problem, one: Relaxation) -> dict[str, Any]:
+    layout = None if one.layout is None else _layout_part(problem, one.layout)["layout"]
+    return {
+        "key": one.key,
+        "change": one.change,
+        "path": one.path,
+        "status": one.status,
+        "step_s": None if one.step_s is None else _seconds(one.step_s),
+        "gain": None if one.gain is None else _seconds(one.gain),
+        "layout": layout,
+    }
 
 
 def _alternative_note(other: Alternative, plan_s: float) -> str:

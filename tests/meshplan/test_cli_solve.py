@@ -73,8 +73,8 @@ def test_options_reach_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Tests that limits are handed on, and that nobody is told progress where nobody looks."""
     file = small_file(tmp_path)
     calls = _answers(monkeypatch, plan(file))
-    assert _solve(file, "--time-limit", "2.5", "--quiet").output == ""
-    assert calls == [{"time_limit_s": 2.5, "progress": None}]
+    assert _solve(file, "--time-limit", "2.5", "--binding", "--quiet").output == ""
+    assert calls == [{"time_limit_s": 2.5, "progress": None, "binding": True}]
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "x"])
