@@ -124,6 +124,11 @@ class Search:
             )
         return found
 
+    def best_of(self, cell: Pool, most: int, peak: int) -> Found | None:
+        """The fastest plan of one cell within a scaled step time and a peak, if there is one."""
+        answer = self._solve(cell, "step", most, peak, cell.least_step())
+        return None if answer is None else self._found(cell, answer, "step")
+
     def best_step(self) -> int | None:
         """Scaled step time of the best plan so far."""
         return None if self.best is None else self.scaled_step(self.best)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,16 +17,16 @@ from meshplan.solver.conflict_text import broken_layout_rules
 from meshplan.solver.conflicts import conflict, floor
 from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import Cost, cost, violations
+from meshplan.solver.listings import NOTHING, Wanted, alternative, with_listings
 from meshplan.solver.program import LimitReached
 from meshplan.solver.progress import Progress
+from meshplan.solver.ranking import degree_tuple
 from meshplan.solver.regions import Region
-from meshplan.solver.relaxations import relaxations
 from meshplan.solver.results import (
     Alternative,
     Infeasible,
     Plan,
     Proof,
-    Relaxation,
     Unknown,
 )
 from meshplan.solver.search import Search
@@ -41,7 +40,7 @@ def solve(
     *,
     time_limit_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
-    binding: bool = False,
+    wanted: Wanted = NOTHING,
 ) -> Plan | Infeasible | Unknown:
     """Best plan of a problem, by throughput, then DP within the tolerance, then memory headroom.
 
@@ -52,9 +51,8 @@ def solve(
         (Ctrl-C) does the same.
     progress
         Called whenever the best plan or the bound changes.
-    binding
-        Whether to relax each limit, pin and resource of a proved plan by one step and to solve
-        again: the plan's ``relaxations``.
+    wanted
+        What a proved plan is given beside.
     """
     _refuse_other_checkpoints(problem)
     started = time.monotonic()
@@ -65,17 +63,9 @@ def solve(
         return run.interrupted("limit")
     except KeyboardInterrupt:
         return run.interrupted("interrupt")
-    if binding and isinstance(found, Plan):
-        return replace(found, relaxations=tuple(_relaxed(found, run.deadline, progress)))
+    if isinstance(found, Plan):
+        return with_listings(found, wanted, run.search, run.regions, progress)
     return found
-
-
-def _relaxed(
-    plan: Plan, deadline: float | None, progress: Callable[[Progress], None] | None
-) -> Iterator[Relaxation]:
-    """What each relaxation gains; an interrupt ends the list."""
-    with suppress(KeyboardInterrupt):
-        yield from relaxations(plan, deadline=deadline, progress=progress)
 
 
 def _refuse_other_checkpoints(problem: Problem) -> None:
@@ -107,6 +97,7 @@ class _Run:
         self.problem, self.started, self.progress = problem, started, progress
         self.deadline = None if time_limit_s is None else started + time_limit_s
         self.search = Search(problem, deadline=self.deadline, report=self._report)
+        self.regions: list[Region] = []
         self.fastest: int | None = None
         self.phase = "throughput"
 
@@ -125,7 +116,7 @@ class _Run:
         search, problem = self.search, self.problem
         if broken_layout_rules(problem) or floor(problem) > problem.capacity:
             return self._infeasible()
-        regions = search.regions()
+        regions = self.regions = search.regions()
         self.fastest = search.fastest(regions)
         if self.fastest is None:
             return self._infeasible()
@@ -193,23 +184,14 @@ class _Run:
         """The fastest plan, then other degrees within the tolerance, by their bounds."""
         chosen = self.search.best
         assert chosen is not None
-        seen = {_degrees(chosen)}
+        seen = {degree_tuple(chosen.decisions)}
         shown: list[Alternative] = []
-        if _degrees(first) not in seen:
-            seen.add(_degrees(first))
-            shown.append(_alternative(first, "fastest"))
+        if degree_tuple(first.decisions) not in seen:
+            seen.add(degree_tuple(first.decisions))
+            shown.append(alternative(self.problem, first, "fastest"))
         for found in self.search.others(regions, most, seen, _ALTERNATIVES - len(shown)):
-            shown.append(_alternative(found, "within the tolerance"))
+            shown.append(alternative(self.problem, found, "within the tolerance"))
         return tuple(sorted(shown, key=lambda other: other.step_s))
-
-
-def _degrees(found: Found) -> tuple[int, ...]:
-    return tuple(int(found.decisions[name]) for name in ("tp", "cp", "pp", "ep", "etp"))
-
-
-def _alternative(found: Found, note: str) -> Alternative:
-    layout = to_layout(found.decisions, found.slots)
-    return Alternative(layout, found.step / 1e6, found.peak / QUANTA_PER_GIB, note)
 
 
 def advise(

@@ -16,9 +16,6 @@ from meshplan.solver.report.words import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-#: Gains below this are none: they would round to 0.0 %.
-_LEAST_GAIN = 0.0005
-
 
 def _section(title: str, rows: Iterable[tuple[str, str]], style: str = "") -> RenderableType:
     """Title, and below it one paragraph a row: its id on a line of its own, if it has one."""
@@ -101,43 +98,11 @@ def alternatives(data: dict[str, Any]) -> RenderableType:
     return _section("Alternatives", rows)
 
 
-def relaxations(data: dict[str, Any]) -> RenderableType:
-    """What one step more of each limit, pin and resource gains, the most first."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    found = sorted(data["relaxations"], key=lambda one: -(one["gain"] or 0))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    idle = []
-    for one in found:
-        if one["gain"] is None:
-            table.add_row("?", Text(f"{one['change']} (not solved in the time)"))
-        elif one["gain"] >= _LEAST_GAIN:
-            layout = short_layout(one)
-            table.add_row(f"{one['gain']:+.1%}", Text(f"{one['change']} → {layout}"))
-        else:
-            idle.append(one["key"].replace("_", " "))
-    if idle:
-        table.add_row("0", Text(f"no gain: {', '.join(idle)}"))
-    title = Text("What one step more would gain", style="bold")
-    title.append(
-        f" (throughput of the fastest layout, {seconds(data['proof']['objective'])}, solved again)",
-        style="dim not bold",
-    )
-    return Group(title, Padding(table, (0, 0, 0, 2)))
-
-
 def remarks(data: dict[str, Any]) -> Iterator[RenderableType]:
     """What is binding, alternatives, advice and assumptions, each only if there is some."""
     if data.get("binding"):
         yield _section("What is binding", (("", text) for text in data["binding"]))
-    if data.get("relaxations"):
-        yield relaxations(data)
-    if data.get("alternatives"):
+    if data.get("alternatives") and not data.get("top"):
         yield alternatives(data)
     if data.get("advisories"):
         rows = [(one["id"], one["text"]) for one in data["advisories"]]

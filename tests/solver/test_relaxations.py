@@ -8,6 +8,7 @@ import pytest
 from meshplan.constraints.problem import QUANTA_PER_GIB
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
+from meshplan.solver.listings import Wanted
 from meshplan.solver.relaxations import relaxations
 from meshplan.solver.results import Plan, Relaxation
 from meshplan.solver.solve import solve
@@ -105,7 +106,7 @@ def test_a_limit_leaves_the_rest_unknown(plan: Plan) -> None:
 
 def test_the_report_tells_gains_and_what_has_none(plan: Plan) -> None:
     """Tests the section of the report, and that it is there only if it was asked for."""
-    asked = solve(resolve(from_mapping(PINNED)), binding=True)
+    asked = solve(resolve(from_mapping(PINNED)), wanted=Wanted(binding=True))
     assert isinstance(asked, Plan)
     assert "What one step more would gain" in str(asked)
     assert "layout.tp = 4: free instead" in str(asked)
