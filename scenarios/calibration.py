@@ -39,6 +39,9 @@ class Efficiencies(BaseModel):
     nic_dispatch: float = Field(gt=0, le=1)
     nic_hybridep: float = Field(gt=0, le=1)
     host_moe_layer_ms: float = Field(ge=0)
+    host_tensor_factor: float = Field(default=1.0, ge=1, le=5)
+    host_mla_factor: float = Field(default=1.0, ge=1, le=5)
+    expert_gemm_us: float = Field(default=0.0, ge=0, le=200)
 
 
 class Calibration(BaseModel):

@@ -165,6 +165,30 @@ class Bounds:
             low = np.minimum(low, high)
         return np.where(possible, high, NEVER)
 
+    def rank_ranges(self, capacity: int, most_step: int) -> list[tuple[int, int]] | None:
+        """Fewest and most layers of each rank of the first cell within memory and step time.
+
+        None if some rank has no room for any number.
+        """
+        shape, costs = self.shape, self.costs
+        most, heaviest = self._fullest()
+        slot = np.maximum(
+            heaviest * costs.fastest_us,
+            _ends_slot(self.problem, costs, mtp_time_us(self.problem, costs)),
+        )
+        rest = (shape.pp - 1) * (slot + costs.p2p_us) + _once(
+            costs, most, np.full_like(self.ga, NEVER)
+        )
+        limit = np.maximum((most_step - rest) // self.ga, 0)
+        found = []
+        for rank, table in enumerate(self._tables(limit)):
+            one = self._rank(rank, table, np.asarray(capacity))
+            possible = one.layers[one.time[0] + shape.vpp * costs.p2p_us[0] <= limit[0]]
+            if not len(possible):
+                return None
+            found.append((int(possible.min()), int(possible.max())))
+        return found
+
     # -- parts ---------------------------------------------------------------------------------
 
     def _most_bottleneck(self, most_step: int) -> Array:
@@ -176,9 +200,13 @@ class Bounds:
         return [rank_table(self.problem, self.shape, rank, top) for rank in range(self.shape.pp)]
 
     def _top(self, limit: Array) -> int:
-        """Most layers that any rank of any cell holds within the time."""
+        """Most layers that any rank of any cell holds within the time, or a few more.
+
+        Rounded up to three binary digits, so that few different tables are asked for.
+        """
         reachable = int(most_in_time(self.problem, self.costs, limit).max(initial=0))
-        return max(1, min(most_layers(self.problem, self.shape), reachable))
+        unit = 1 << max(0, reachable.bit_length() - 3)
+        return max(1, min(most_layers(self.problem, self.shape), -(-reachable // unit) * unit))
 
     def _most_chunks(self) -> int:
         """Chunks of a rank: its heaviest holds that share of its time at least."""

@@ -23,7 +23,7 @@ from meshplan.scenarios.parameters import total_parameters
 from meshplan.solver.conflict_text import broken_layout_rules, layout_fault, pin_text, sentence
 from meshplan.solver.judge import active_rules
 from meshplan.solver.legality import PIPELINE_PIN, Legality
-from meshplan.solver.program import LimitReached
+from meshplan.solver.progress import LimitReached
 from meshplan.solver.results import Conflict
 from meshplan.solver.search import Search
 

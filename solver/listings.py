@@ -9,8 +9,7 @@ from typing import Any
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import violations
-from meshplan.solver.program import LimitReached
-from meshplan.solver.progress import Progress
+from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.ranking import fastest_tuples, pareto_front
 from meshplan.solver.regions import Region
 from meshplan.solver.relaxations import relaxations

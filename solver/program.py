@@ -27,6 +27,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.bounds import most_in_time
 from meshplan.solver.costs import CellCosts, StaticCosts, mtp_time_us
+from meshplan.solver.progress import LimitReached
 from meshplan.solver.shapes import Shape, least_layers, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -66,10 +67,6 @@ class Answer:
     objective: int
     bound: int
     proved: bool
-
-
-class LimitReached(Exception):
-    """The time limit passed before the program found or excluded anything."""
 
 
 def solve_program(

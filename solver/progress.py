@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class LimitReached(Exception):
+    """The time limit passed before a program found or excluded anything."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """State of a search at one moment.

@@ -13,10 +13,7 @@ import numpy as np
 from meshplan.constraints.problem import QUANTA_PER_GIB
 from meshplan.solver.found import Found, canonical_key
 from meshplan.solver.regions import UNLIMITED, Pool, Region, in_order
-from meshplan.solver.search import Search
-
-#: Degrees that make a plan another one; ``dp`` and ``edp`` follow from them.
-TUPLE: tuple[str, ...] = ("tp", "cp", "pp", "ep", "etp")
+from meshplan.solver.search import DISTINCT, Search
 
 #: Cells that are refined first, at least; each round refines four times as many.
 _FIRST_ROUND = 256
@@ -25,20 +22,21 @@ _GROWTH = 4
 
 def degree_tuple(decisions: dict[str, int | str]) -> tuple[int, ...]:
     """What tells the plans of a ranking apart."""
-    return tuple(int(decisions[name]) for name in TUPLE)
+    return tuple(int(decisions[name]) for name in DISTINCT)
 
 
 def in_order_of_bounds(
     search: Search, regions: Sequence[Region], dp: int | None = None
 ) -> Iterator[tuple[int, Pool]]:
     """All cells (with this ``dp``), by the bound of their scaled step time, refined as needed."""
+    rows = None if dp is None else (lambda region: region.dp == dp)
     chosen = [r.bounds if dp is None else r.bounds[r.dp[r.indices[0]] == dp] for r in regions]
     coarse = np.sort(np.concatenate(chosen)) if chosen else np.zeros(0)
     done, cells = -1, _FIRST_ROUND
     while done < UNLIMITED and len(coarse):
         most = int(coarse[cells]) if cells < len(coarse) else UNLIMITED
         if most > done:
-            pools = search.space.pools(regions, most, dp)
+            pools = search.space.pools(regions, most, rows)
             for bound, cell in in_order(pools, [pool.least for pool in pools]):
                 if bound > done:
                     yield bound, cell
@@ -143,4 +141,4 @@ def _undominated(search: Search, plans: Sequence[Found]) -> list[Found]:
     ]
 
 
-__all__ = ["TUPLE", "degree_tuple", "fastest_tuples", "pareto_front"]
+__all__ = ["degree_tuple", "fastest_tuples", "pareto_front"]

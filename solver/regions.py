@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ from meshplan.solver.bounds import (
 )
 from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_costs
 from meshplan.solver.meshes import MESH
-from meshplan.solver.program import LimitReached
+from meshplan.solver.progress import LimitReached
 from meshplan.solver.screen import AnyVppBounds
 from meshplan.solver.shapes import Shape, live_class
 from meshplan.solver.space import build_axes, fixed_slots, vpp_choices
@@ -328,14 +328,23 @@ class Space:
         """Step time scaled to the largest batch, rounded up."""
         return -(-np.minimum(step, UNLIMITED) * self.largest_batch // gbs)
 
-    def pools(self, regions: Sequence[Region], most: int, dp: int | None = None) -> list[Pool]:
-        """Cells (with this ``dp``) whose refined bound of the scaled step is at most ``most``."""
+    def pools(
+        self,
+        regions: Sequence[Region],
+        most: int,
+        wanted: Callable[[Region], Mask] | None = None,
+    ) -> list[Pool]:
+        """Cells whose refined bound of the scaled step time is at most ``most``.
+
+        ``wanted`` says of which mesh rows; of all if it is left out.
+        """
         found: list[Pool] = []
         for region in regions:
-            asked = slice(None) if dp is None else region.dp[region.indices[0]] == dp
-            wanted = np.arange(len(region.bounds))[asked]
-            self.screen(region, wanted[region.bounds[wanted] <= most], most)
-            chosen = wanted[region.bounds[wanted] <= most]
+            chosen = np.flatnonzero(region.bounds <= most)
+            if wanted is not None:
+                chosen = chosen[wanted(region)[region.indices[0][chosen]]]
+            self.screen(region, chosen, most)
+            chosen = chosen[region.bounds[chosen] <= most]
             if len(chosen):
                 found += self.refine(region, chosen, most)
         return found

@@ -13,8 +13,7 @@ from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
 from meshplan.solver.found import to_layout
-from meshplan.solver.program import LimitReached
-from meshplan.solver.progress import Progress
+from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.results import Plan, Relaxation
 from meshplan.solver.search import Search
 

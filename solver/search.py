@@ -17,19 +17,20 @@ Every plan is costed again by :mod:`~meshplan.solver.judge` before it is returne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from meshplan.constraints.layout import Value
 from meshplan.constraints.memory.verdict import fills_host
+from meshplan.constraints.pipeline import slots_from_rank_counts
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
-from meshplan.solver.axes import Array
-from meshplan.solver.bounds import NEVER, Bounds
+from meshplan.solver.axes import Array, Mask
+from meshplan.solver.bounds import Bounds
 from meshplan.solver.found import Found, InternalError, canonical_key, to_layout
 from meshplan.solver.judge import active_rules, cost
-from meshplan.solver.placements import exact_bounds
+from meshplan.solver.placements import IMPOSSIBLE, exact_bounds
 from meshplan.solver.program import Answer, Goal, solve_program
 from meshplan.solver.refuted import Refuted, cost_vectors
 from meshplan.solver.regions import UNLIMITED, Pool, Region, Space, in_order
@@ -42,6 +43,8 @@ _GROWTH = 1.02
 _ROOMIEST = 16
 #: How far beyond the limit of its round a program may look for a plan.
 _WIDER = 1.3
+#: Degrees in which alternatives differ from each other.
+DISTINCT = ("tp", "cp", "pp", "ep", "etp")
 #: Parts of the tolerance within which other degrees are looked for, one after the other.
 _ROUNDS = (0.1, 0.3, 1)
 
@@ -84,17 +87,7 @@ class Search:
         vector = cost_vectors(cell.costs, cell.ga)[0]
         if self.refuted.excludes(cell.shape, gbs, vector, most_step, peak):
             return None
-        exact = exact_bounds(self.problem, cell.shape, cell.costs, int(cell.ga[0]), most_step, peak)
-        if exact is not None:
-            least = exact.step if minimise == "step" else exact.peak
-            if least >= NEVER:
-                self.refuted.add(cell.shape, gbs, vector, most_step, peak)
-                return None
-        limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()
-        goal = Goal(minimise, [most_step], peak, least)
-        self.statistics.programs += 1
-        ga = [int(cell.ga[0])]
-        answer = solve_program(self.problem, cell.shape, cell.costs, ga, goal, limit)
+        answer = self._answer(cell, Goal(minimise, [most_step], peak, least))
         if answer is None:
             self.refuted.add(cell.shape, gbs, vector, most_step, peak)
         elif answer.proved and minimise == "step":
@@ -102,6 +95,26 @@ class Search:
         elif answer.proved:
             self.refuted.add(cell.shape, gbs, vector, most_step, answer.objective - 1)
         return answer
+
+    def _answer(self, cell: Pool, goal: Goal) -> Answer | None:
+        """Best split of one cell, from all its placements if they are few, else by a program."""
+        problem, shape, ga = self.problem, cell.shape, int(cell.ga[0])
+        most_step = int(goal.most_step[0])
+        exact = exact_bounds(problem, shape, cell.costs, ga, most_step, goal.most_peak)
+        if exact is IMPOSSIBLE:
+            return None
+        if exact is not None:
+            step = goal.minimise == "step"
+            objective = exact.step if step else exact.peak
+            slots = slots_from_rank_counts(
+                exact.fastest if step else exact.leanest,
+                shape.vpp,
+                mtp=problem.model.mtp_layers > 0,
+            )
+            return Answer(0, slots, objective, objective, proved=True)
+        limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()
+        self.statistics.programs += 1
+        return solve_program(problem, shape, cell.costs, [ga], goal, limit)
 
     def _found(self, pool: Pool, answer: Answer, minimised: str) -> Found:
         """The plan of an answer, costed again without the solver.
@@ -223,7 +236,7 @@ class Search:
         """Cells with the most DP for which some plan within ``most`` exists."""
         degrees = [r.dp[r.indices[0][r.bounds <= most]] for r in regions]
         for dp in sorted({int(v) for one in degrees for v in np.unique(one)}, reverse=True):
-            chosen = self.space.pools(regions, most, dp)
+            chosen = self.space.pools(regions, most, lambda region, dp=dp: region.dp == dp)  # type: ignore[misc]
             if self.best is not None and self.best.decisions["dp"] == dp:
                 return chosen
             for _, cell in in_order(chosen, [pool.least for pool in chosen]):
@@ -295,29 +308,30 @@ class Search:
         """
         found: list[Found] = []
         tried = set(seen)
-        for cell in self._up_to(regions, most):
-            if len(found) == count:
-                break
-            named = cell.decisions(0)
-            degrees = tuple(int(named[n]) for n in ("tp", "cp", "pp", "ep", "etp"))
-            if degrees in tried:
-                continue
-            tried.add(degrees)
-            answer = self._solve(cell, "step", most, self.capacity, cell.least_step())
-            if answer is not None:
-                found.append(self._found(cell, answer, "step"))
+        for part in _ROUNDS:
+            limit = self.bound + int((most - self.bound) * part)
+            pools = self.space.pools(regions, limit, lambda region: _other_degrees(region, tried))
+            for _, cell in in_order(pools, [pool.least for pool in pools]):
+                if len(found) == count:
+                    return found
+                named = cell.decisions(0)
+                degrees = tuple(int(named[name]) for name in DISTINCT)
+                if degrees in tried:
+                    continue
+                tried.add(degrees)
+                answer = self._solve(cell, "step", most, self.capacity, cell.least_step())
+                if answer is not None:
+                    found.append(self._found(cell, answer, "step"))
         return found
 
-    def _up_to(self, regions: Sequence[Region], most: int) -> Iterator[Pool]:
-        """Cells up to ``most`` in the order of their bounds, refined in a few rounds."""
-        done, fastest = -1, self.bound
-        for part in _ROUNDS:
-            limit = fastest + int((most - fastest) * part)
-            pools = self.space.pools(regions, limit)
-            for bound, cell in in_order(pools, [pool.least for pool in pools]):
-                if bound > done:
-                    yield cell
-            done = limit
+
+def _other_degrees(region: Region, tried: set[tuple[int, ...]]) -> Mask:
+    """Mesh rows with degrees that were not tried yet."""
+    columns = [
+        region.axes.column(name).tolist() if name != "pp" else [region.pp] * len(region.ga)
+        for name in DISTINCT
+    ]
+    return np.array([row not in tried for row in zip(*columns, strict=True)], dtype=bool)
 
 
 def _whole_gib(quanta: int) -> int:

@@ -18,17 +18,10 @@ from meshplan.solver.conflicts import conflict, floor
 from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import Cost, cost, violations
 from meshplan.solver.listings import NOTHING, Wanted, alternative, with_listings
-from meshplan.solver.program import LimitReached
-from meshplan.solver.progress import Progress
+from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.ranking import degree_tuple
 from meshplan.solver.regions import Region
-from meshplan.solver.results import (
-    Alternative,
-    Infeasible,
-    Plan,
-    Proof,
-    Unknown,
-)
+from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
 from meshplan.solver.search import Search
 
 #: Other layouts that a plan shows, at most.

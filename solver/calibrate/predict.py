@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Efficiencies that a user's runs may tell.  The others only ever multiply one of these.
+#: Efficiencies that a user's runs may tell.  The others multiply one of these, or are a matter of
+#: kernels and framework rather than of a cluster.
 CANDIDATES = (
     "gemm_bf16", "gemm_fp8", "attention_hopper", "attention_blackwell", "memory",
     "host_moe_layer_ms", "nvlink", "nic_dispatch", "nic_hybridep", "expert_overlap",

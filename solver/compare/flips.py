@@ -20,7 +20,7 @@ from meshplan.solver.compare.splits import best_split, nearest_split
 from meshplan.solver.complete import MAX_STAGES
 from meshplan.solver.judge import violations
 from meshplan.solver.layout_text import stated_by
-from meshplan.solver.program import LimitReached
+from meshplan.solver.progress import LimitReached
 from meshplan.solver.results import CheckReport
 
 #: Where the slots of a changed layout come from: kept, the other layout's, the fastest split that

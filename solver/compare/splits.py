@@ -6,7 +6,6 @@ from meshplan.constraints.decisions import DECISIONS
 from meshplan.constraints.layout import Layout, Slot, Value
 from meshplan.constraints.pipeline import balanced_slots, even_slots
 from meshplan.constraints.problem import Problem
-from meshplan.solver.search import Search
 
 
 def best_split(
@@ -19,6 +18,8 @@ def best_split(
     LimitReached
         If ``deadline`` (of ``time.monotonic()``) passes first.
     """
+    from meshplan.solver.search import Search  # reports are made without it
+
     pins: dict[str, tuple[Value, ...]] = {name: (layout.value(name),) for name in DECISIONS}
     search = Search(problem, pins=pins, deadline=deadline)
     regions = search.space.regions()

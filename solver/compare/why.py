@@ -18,7 +18,6 @@ from meshplan.solver.compare.flips import Flip, flips
 from meshplan.solver.compare.terms import TimeComparison, Timed, compare_times
 from meshplan.solver.progress import Progress
 from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
-from meshplan.solver.solve import solve
 
 WhyStatus: TypeAlias = Literal[
     "optimal", "tie", "slower", "faster", "illegal", "overfull", "infeasible", "unknown"
@@ -150,6 +149,8 @@ def why(
     """
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     given = check(scenario, layout)
+    from meshplan.solver.solve import solve  # reports are made without it
+
     answer = solve(resolve(scenario), time_limit_s=time_limit_s, progress=progress)
     if not isinstance(answer, Plan):
         return WhyReport(given, answer)

@@ -69,14 +69,21 @@ def _up_projections(problem: Problem, tp: int, tokens: int) -> list[tuple]:  # t
 def _rope_bytes(problem: Problem, kind: LayerKind, tp: int, tokens: int) -> float:
     """Bytes of what lies between projections and core, forward.
 
-    Attention: RoPE and QK-norm.  Gated delta net and Mamba: convolution, reading and writing of
-    the scan, and the gated norm; 4 + 4 + 6 bytes an element of the inner width (estimate).
+    Attention: RoPE and QK-norm.  MLA: the fused kernels turn the RoPE part of the queries in
+    place, and write keys and values out of the up-projected latents.  Gated delta net:
+    convolution, reading and writing of the scan, and the gated norm; 4 + 4 + 6 bytes an element
+    of the inner width.  Mamba: twice that, as the states of all chunks are written and read in
+    fp32 (estimates).
     """
     card = problem.model
+    if kind.attention == "mla":
+        latent = card.qk_nope_head_dim + card.v_head_dim
+        made = card.qk_head_dim + card.v_head_dim
+        return tokens / tp * card.heads * (4 * card.qk_rope_head_dim + 2 * (latent + made))
     if kind.attention == "gdn":
         return tokens / tp * 14 * card.gdn_value_heads * card.gdn_value_dim
     if kind.attention == "mamba":
-        return tokens / tp * 14 * card.mamba_heads * card.mamba_head_dim
+        return tokens / tp * 28 * card.mamba_heads * card.mamba_head_dim
     return tokens / tp * 6 * (card.query_width + 2 * card.kv_width)
 
 
@@ -191,8 +198,9 @@ def _context_us(
     if outer <= 1 or card.heads == 0:
         return exchanged
     # After the inner exchange each GPU holds 1/inner of the heads of inner times the tokens, so
-    # a step of the outer ring carries the same bytes as before, each GPU on its own NIC.
-    rate = problem.node_type.nic_gbps * 1e3 * 0.8
+    # a step of the outer ring carries the same bytes as before; between domains each GPU has its
+    # own NIC for that.
+    rate = _ring_rate(problem, tp, cp)
     return exchanged + _ring_us(problem, tokens * kv * volume, outer, core / outer, rate)
 
 

@@ -6,7 +6,12 @@ import math
 from functools import lru_cache
 
 from meshplan.constraints.problem import Problem
-from meshplan.solver.time.device import elementwise_us, gemm_backward_us, gemm_forward_us
+from meshplan.solver.time.device import (
+    efficiencies,
+    elementwise_us,
+    gemm_backward_us,
+    gemm_forward_us,
+)
 from meshplan.solver.time.dispatch import expected_groups
 from meshplan.solver.time.links import tp_exchange_us
 
@@ -80,7 +85,8 @@ def experts_us(
 ) -> int:
     """Routed experts: grouped GEMMs by rows per expert, activation, permutation.
 
-    Few rows per expert make the weight and gradient traffic weigh more than the FLOPs.
+    Few rows per expert make the weight and gradient traffic weigh more than the FLOPs, and many
+    experts on a rank the start and the tail of each GEMM, which run one after another.
     """
     card = problem.model
     latent = card.moe_latent or card.hidden
@@ -92,6 +98,9 @@ def experts_us(
     shapes = ((per_expert, latent, gate * ffn), (per_expert, ffn, latent))
     forward = sum(gemm_forward_us(problem, *shape, count=local) for shape in shapes)
     backward = sum(gemm_backward_us(problem, *shape, count=local) for shape in shapes)
+    if not problem.training.fused_grouped_mlp:
+        each = local * len(shapes) * efficiencies(problem).expert_gemm_us
+        forward, backward = forward + each, backward + 2 * each
     activation = elementwise_us(problem, rows * ffn * _activation_bytes(problem)[0])
     # A fused dispatcher sends each token once to every rank that it goes to, and copies it there.
     sent = moe_tokens * expected_groups(card.experts, card.topk, ep)

@@ -183,10 +183,10 @@ def test_a_fit_recovers_what_made_the_figures() -> None:
     clock = fits.Clock(cases)
     made = [replace(case, tflops=clock.tflops(i, values)) for i, case in enumerate(cases)]
     found = dict(zip(fits.FITTED, fits.fit(fits.Clock(made), range(len(made))), strict=True))
-    for name, shipped_value in zip(fits.FITTED, fits.defaults(), strict=True):
-        # The pull to the shipped values keeps a little of the way.
-        way = abs(wanted[name] - shipped_value)
-        assert abs(found[name] - wanted[name]) <= 0.1 * way + 0.02, name
+    for name, one in fits.FITTED.items():
+        # The pull to what is believed without the rows keeps a little of the way.
+        way = abs(wanted[name] - one.prior)
+        assert abs(found[name] - wanted[name]) <= 0.15 * way + 0.02, name
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
