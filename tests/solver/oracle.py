@@ -41,7 +41,7 @@ class Tried:
     """One legal layout and its cost.
 
     ``scaled`` is the step for the largest batch, us; ``peak`` and ``host`` are those of the
-    heaviest rank, and ``event`` is when that rank peaks.
+    heaviest rank, and ``event`` is when that rank peaks; ``mesh`` is (tp, cp, pp, ep, etp).
     """
 
     scaled: int
@@ -50,6 +50,7 @@ class Tried:
     peak: int
     host: int = 0
     event: str = "backward"
+    mesh: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def tried(problem: Problem, most: int = 1_000_000) -> list[Tried]:
         fullest = max(spent.ranks, key=lambda rank: rank.peak)
         host = max(rank.host for rank in spent.ranks)
         scaled = -(-step * largest // layout.gbs)
-        found.append(Tried(scaled, step, layout.dp, spent.peak, host, fullest.event))
+        mesh = (layout.tp, layout.cp, layout.pp, layout.ep, layout.etp)
+        found.append(Tried(scaled, step, layout.dp, spent.peak, host, fullest.event, mesh))
     return found
 
 
