@@ -18,6 +18,7 @@ from meshplan.scenarios.choices import (
     DecidedRecompute,
     Degree,
     Dispatcher,
+    EngineVersion,
     Flag,
     FrameworkVersion,
     KebabName,
@@ -186,7 +187,7 @@ class Framework(Section):
     version: FrameworkVersion = Field(
         default="0.19", description="Version, in quotes; rules that differ by version follow it."
     )
-    transformer_engine: FrameworkVersion = Field(
+    transformer_engine: EngineVersion = Field(
         default="2.16", description="Version of Transformer Engine, in quotes; decides some memory."
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from meshplan.scenarios.errors import one_line
 from meshplan.solver.report.words import counted, seconds
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _summary(report: CalibrationReport) -> RenderableType:
     better = fitted > 0 and report.after < report.before
     style = "green" if better else "yellow"
     said = f"{counted(fitted, 'efficiency')}".replace("efficiencys", "efficiencies")
-    head = f"Fitted {said} to {counted(len(report.rows), 'run')} of {report.source}."
+    head = f"Fitted {said} to {counted(len(report.rows), 'run')} of {one_line(report.source)}."
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from meshplan.scenarios.calibration import Calibration
+from meshplan.scenarios.errors import one_line
 from meshplan.solver.calibrate.findings import Parameter, RunError
 from meshplan.solver.calibrate.runs import Run
 from meshplan.solver.calibrate.validate import Band
@@ -28,8 +29,9 @@ def provenance(
     models = sorted({run.problem.model.name for run in runs})
     clusters = sorted({run.problem.cluster.node_type.gpu for run in runs})
     said = "1 measured run" if len(runs) == 1 else f"{len(runs)} measured runs"
+    file = one_line(Path(source).name)
     text = (
-        f"fitted to {said} in {Path(source).name} ({', '.join(models)}; {', '.join(clusters)}) on "
+        f"fitted to {said} in {file} ({', '.join(models)}; {', '.join(clusters)}) on "
         f"{date.isoformat()}, from calibration {base.name}; mean error {errors['after']:.1%}"
     )
     if errors["unseen"] is None:

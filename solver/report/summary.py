@@ -166,7 +166,7 @@ def _even_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if even is None:
         return
     if even["layout"] == data["pipeline"]["layout"]:
-        yield "even split", "this is one" if even["exact"] else "none exists; this is the nearest"
+        yield "even split", "this is one" if even["exact"] else _no_even(data["pipeline"])
         return
     text = f"{even['peak_gib']:.1f} GiB ({_IF_SO[even['verdict']]})"
     if data.get("time") is not None:
@@ -175,6 +175,14 @@ def _even_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if not even["exact"]:
         text = f"none exists; the nearest, {even['layout']}, would take {text}"
     yield "even split", text
+
+
+def _no_even(pipeline: dict[str, Any]) -> str:
+    """How near a split comes to an even one, of which there is none."""
+    parts = ("layers", "embedding", "mtp", "loss")
+    idle = sum(not any(slot[part] for part in parts) for slot in pipeline["slots"])
+    of = f"{idle} of {len(pipeline['slots'])} slots hold nothing"
+    return f"none exists; {of if idle else 'this is the nearest'}"
 
 
 def _cluster_text(problem: Problem) -> str:

@@ -287,6 +287,9 @@ def test_other_files_are_judged_the_same_way(
         (0, {"distributed_optimizer": "x"}, r"bad.csv:2: distributed_optimizer is 'x'"),
         (1, {"mem_unit": "MB"}, r"bad.csv:2: mem_unit is 'MB', but must be GB or GiB"),
         (1, {"mem_gb": "much"}, r"bad.csv:2: mem_gb is 'much'"),
+        (1, {"mem_gb": "9" * 30}, r"bad.csv:2: mem_gb is '9+', but must be .* up to 1,000,000"),
+        (0, {"num_gpus": "99999999"}, r"num_gpus is '99999999', but must be .* to 1,048,576"),
+        (0, {"row_id": "\x1b[31mX"}, r"bad.csv:2: row_id has the control character '\\x1b'"),
     ],
 )
 def test_cells_that_cannot_be_read(
@@ -350,10 +353,10 @@ def test_no_shipped_row_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has neither measured_peak_gib nor mem_gb"),
+        ("", "bad.csv: the file is empty"),
         ("a,b\n1,2\n", "has neither measured_peak_gib nor mem_gb"),
         ("row_id,measured_peak_gib\nX,1\n", "the header lacks source, model"),
-        ("row_id,mem_gb,mem_gb\nX,1,2\n", "the header lacks source, model"),
+        ("row_id,mem_gb,mem_gb\nX,1,2\n", "the column 'mem_gb' stands twice"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
@@ -368,7 +371,7 @@ def test_rows_of_the_wrong_length(tmp_path: Path) -> None:
     """Tests that a row with a cell too many is refused with its line."""
     path = tmp_path / "bad.csv"
     path.write_text(FILES[0].read_text("utf-8") + "X,1,2\n", "utf-8")
-    with pytest.raises(InputError, match=r"bad.csv:225: the row 'X' has 3 cells, the header 38"):
+    with pytest.raises(InputError, match=r"bad.csv:225: the line has 3 cells, but the header"):
         read_runs(path)
 
 
