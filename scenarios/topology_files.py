@@ -84,7 +84,7 @@ def read_topology_files(
                 counts = {size: cluster.domains.count(size) for size in set(cluster.domains)}
                 histogram = dict(sorted(counts.items(), reverse=True))
                 return TopologyFiles((), ImportedCluster(cluster, "file", histogram, ()))
-            reading = read_topology_text(text)
+            reading = read_topology_text(text, _node_name(path))
         except TopologyFileError as error:
             raise InputError(
                 error.message, advice=error.advice, file=file, line=error.line
@@ -113,6 +113,11 @@ def read_topology_files(
     except ClusterError as error:
         raise InputError(error.message, advice=error.advice) from None
     return TopologyFiles(tuple(readings), imported)
+
+
+def _node_name(path: str | Path) -> str:
+    """Name of a node whose file does not name it: that of the file."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", Path(path).stem)[:60] or "this-node"
 
 
 def _node_type(name: str) -> NodeType:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from meshplan.topologies.cluster import MAX_GPUS, Cluster
 from meshplan.topologies.errors import ClusterError
 from meshplan.topologies.findings import cluster_findings, node_findings
-from meshplan.topologies.inventory import Fabric, Finding, Inventory, NodeReading, some
+from meshplan.topologies.inventory import Fabric, Finding, Inventory, Leaf, NodeReading, some
 from meshplan.topologies.node_types import NodeType
 
 #: Findings that a cluster keeps as notes for the reports about it.
@@ -99,14 +99,14 @@ def assemble(
     told += node_findings(nodes, node_type)
     source, domain_of, why = _domains(inventories, names, node_type, nvlink_domain)
     told += why
-    leaf_of, depth_told = _leaves(inventories, names)
-    told += depth_told
+    leaf_of, leaf_told = _leaves(inventories, fabrics, names)
+    told += leaf_told
     gpus = _gpus(inventories, names, node_type)
     members: dict[str, list[str]] = {}
     for node in names:
         members.setdefault(domain_of[node], []).append(node)
-    order, leaf_domains, leaf_told = _order(members, leaf_of)
-    told += leaf_told
+    order, leaf_domains, order_told = _order(members, leaf_of)
+    told += order_told
     sizes = [_domain_size(domain, members[domain], gpus, node_type) for domain in order]
     if sum(sizes) > MAX_GPUS:
         raise ClusterError(
@@ -223,11 +223,15 @@ def _domains(
 
 
 def _leaves(
-    inventories: Sequence[Inventory], names: tuple[str, ...]
+    inventories: Sequence[Inventory], fabrics: Sequence[Fabric], names: tuple[str, ...]
 ) -> tuple[dict[str, str], list[Finding]]:
-    """Node to leaf, from the first file with a tree; empty where no file has one."""
-    trees = [one for one in inventories if one.leaves]
-    if not trees:
+    """Node to leaf, from the first tree, else from physical leaves; empty where no file has any."""
+    trees = [one.leaves for one in inventories if one.leaves]
+    # A node touches a leaf on each rail; those of one rail stand for all.
+    physical: tuple[Leaf, ...] = ()
+    if fabrics and not trees:
+        physical = _first_rail(fabrics[0], set(names))
+    if not trees and not physical:
         return {}, [
             Finding(
                 "leaves-unknown",
@@ -236,7 +240,7 @@ def _leaves(
         ]
     wanted = set(names)
     leaf_of: dict[str, str] = {}
-    for leaf in trees[0].leaves:
+    for leaf in trees[0] if trees else physical:
         for node in leaf.nodes:
             if node in wanted:
                 leaf_of.setdefault(node, leaf.name)
@@ -244,6 +248,17 @@ def _leaves(
         text = f"{len(alone)} nodes have no leaf switch, so each gets one of its own: {some(alone)}"
         return leaf_of, [Finding("in-no-leaf", text)]
     return leaf_of, []
+
+
+def _first_rail(fabric: Fabric, names: set[str]) -> tuple[Leaf, ...]:
+    """Leaves of the card that most of the named nodes have, of several the first by name."""
+    hosts: Counter[str] = Counter()
+    for leaf in fabric.leaves:
+        hosts[leaf.card] += sum(1 for host in leaf.hosts if host in names)
+    card = min(hosts, key=lambda one: (-hosts[one], one))
+    if not hosts[card]:
+        return ()
+    return tuple(Leaf(leaf.name, leaf.hosts, (), 0) for leaf in fabric.leaves if leaf.card == card)
 
 
 def _order(

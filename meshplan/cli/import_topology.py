@@ -86,6 +86,8 @@ def _findings(read: TopologyFiles) -> list[Finding]:
 
 
 def _lines(read: TopologyFiles) -> list[str]:
+    from meshplan.solver.report.words import counted
+
     lines = [f"{file}: {_summary(reading)}" for file, reading in read.readings]
     if read.imported is not None:
         cluster = read.imported.cluster
@@ -102,7 +104,7 @@ def _lines(read: TopologyFiles) -> list[str]:
             lines.append(f"leaf switches: {len(cluster.leaf_domains):,}")
     findings = _findings(read)
     if findings:
-        lines += ["", f"{len(findings)} findings"]
+        lines += ["", counted(len(findings), "finding")]
         lines += [f" - {one.id}: {one}" for one in findings]
     return lines
 
@@ -118,31 +120,35 @@ def _histogram(histogram: Mapping[int, int], gpus_per_node: int) -> list[str]:
 
 def _summary(reading: Reading) -> str:
     """One line about what a file holds."""
+    from meshplan.solver.report.words import counted
     from meshplan.topologies.inventory import Inventory, NodeReading
 
     if isinstance(reading, Inventory):
-        parts = [f"{len(reading.nodes):,} nodes"]
+        parts = [counted(len(reading.nodes), "node")]
         if reading.blocks:
             planned = ",".join(str(size) for size in reading.block_sizes)
-            parts.append(f"{len(reading.blocks):,} blocks{planned and f' (sizes {planned})'}")
+            parts.append(
+                f"{counted(len(reading.blocks), 'block')}{planned and f' (sizes {planned})'}"
+            )
         if reading.leaves:
             parts.append(f"{reading.switches:,} switches, {len(reading.leaves):,} of them leaves")
         if reading.ids:
             keys = {key for key in reading.ids.values() if key is not None}
-            parts.append(f"{len(keys):,} ids of NVLink domains")
+            parts.append(f"{counted(len(keys), 'id')} of NVLink domains")
         return f"{reading.form}: {'; '.join(parts)}"
     if isinstance(reading, NodeReading):
-        parts = [f"{reading.gpus} GPUs"]
+        parts = [counted(reading.gpus, "GPU")]
         if reading.islands:
             sizes = sorted((len(island) for island in reading.islands), reverse=True)
             parts.append(f"NVLink islands of {', '.join(str(size) for size in sizes)}")
         if reading.rails:
-            parts.append(f"{len({card for cards in reading.rails for card in cards})} rail cards")
+            cards = {card for rail in reading.rails for card in rail}
+            parts.append(counted(len(cards), "rail card"))
         return f"{reading.form}: {'; '.join(parts)}"
     hosts = {host for leaf in reading.leaves for host in leaf.hosts}
     return (
-        f"{reading.form}: {len(reading.leaves)} leaf switches, {reading.spines} spines, "
-        f"{len(hosts):,} hosts"
+        f"{reading.form}: {len(reading.leaves):,} leaf switches, "
+        f"{counted(reading.spines, 'spine')}, {counted(len(hosts), 'host')}"
     )
 
 
