@@ -13,7 +13,8 @@ from meshplan.scenarios.files import read_file
 
 if TYPE_CHECKING:
     from meshplan.topologies import NodeType
-    from meshplan.topologies.assembly import DomainSource, ImportedCluster
+    from meshplan.topologies.assembly import ImportedCluster
+    from meshplan.topologies.grouping import DomainSource
     from meshplan.topologies.readers.detect import Reading
 
 #: Largest topology file: node labels of some thousand nodes take tens of megabytes.

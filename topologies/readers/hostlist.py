@@ -13,11 +13,14 @@ from itertools import product
 
 from meshplan.topologies.errors import TopologyFileError
 
-#: Most names that one file may hold: as many nodes of 4 GPUs as the largest cluster has.
+#: Most names in one hostlist: as many nodes of 4 GPUs as the largest cluster has.
 MAX_NAMES = 262_144
 
 #: Longest name of a node or switch: that of a host name.
 MAX_LENGTH = 253
+
+#: Most brackets, and texts between them, of one name.
+MAX_PARTS = 16
 
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\],\s]+)|(.)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_.:+-]+\Z")
@@ -25,7 +28,7 @@ _RANGE = re.compile(r"([0-9]{1,12})(?:-([0-9]{1,12}))?\Z")
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,12})\Z", re.DOTALL)
 
 
-def expand(text: str, line: int | None = None, most: int = MAX_NAMES) -> tuple[str, ...]:
+def expand(text: str, line: int | None = None) -> tuple[str, ...]:
     """All names of the hostlist ``text``, in order; zeros in front of numbers are kept.
 
     The names are counted before any is made, so a list of a billion costs nothing.
@@ -33,17 +36,17 @@ def expand(text: str, line: int | None = None, most: int = MAX_NAMES) -> tuple[s
     Raises
     ------
     TopologyFileError
-        If the list is malformed, has more than ``most`` names, or an impossible name.
+        If the list is malformed, has more than 262,144 names, or an impossible name.
     """
     names: list[str] = []
     for word in _words(text, line):
-        parts = [_choices(inner, plain, text, line, most) for inner, plain in word]
+        parts = [_choices(inner, plain, text, line) for inner, plain in word]
         count = 1
         for part in parts:
             count *= len(part)
-            if count + len(names) > most:
+            if count + len(names) > MAX_NAMES:
                 raise TopologyFileError(
-                    f"the hostlist {_cut(text)} brings the file to more than {most:,} names",
+                    f"the hostlist {_cut(text)} has more than {MAX_NAMES:,} names",
                     advice="check the ranges; no cluster has as many nodes.",
                     line=line,
                 )
@@ -72,14 +75,14 @@ def _words(text: str, line: int | None) -> Iterable[list[tuple[str | None, str]]
             raise _malformed(text, f"has {other!r} where none may be", line)
         else:
             word.append((None, plain) if plain else (inner, ""))
+            if len(word) > MAX_PARTS:
+                raise _malformed(text, f"has a name of more than {MAX_PARTS} parts", line)
     if not word:
         raise _malformed(text, "has an empty entry", line)
     yield word
 
 
-def _choices(
-    inner: str | None, plain: str, text: str, line: int | None, most: int
-) -> list[str] | tuple[str]:
+def _choices(inner: str | None, plain: str, text: str, line: int | None) -> list[str] | tuple[str]:
     if inner is None:
         return (plain,)
     choices: list[str] = []
@@ -90,9 +93,9 @@ def _choices(
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low):
             raise _malformed(text, f"has the range {part}, which runs backwards", line)
-        if int(high) - int(low) + len(choices) >= most:
+        if int(high) - int(low) + len(choices) >= MAX_NAMES:
             raise TopologyFileError(
-                f"the hostlist {_cut(text)} has more than {most:,} names",
+                f"the hostlist {_cut(text)} has more than {MAX_NAMES:,} names",
                 advice="check the ranges; no cluster has as many nodes.",
                 line=line,
             )

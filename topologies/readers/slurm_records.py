@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from meshplan.topologies.errors import TopologyFileError
 from meshplan.topologies.inventory import Block, Finding, Leaf, some
-from meshplan.topologies.readers.hostlist import MAX_NAMES, expand
+from meshplan.topologies.readers.hostlist import expand
 
 #: Sizes that Slurm plans with (``BlockSizes``), at most.
 MAX_LEVELS = 16
@@ -35,7 +35,7 @@ class Names:
 
     def expand(self, text: str, line: int) -> tuple[str, ...]:
         """Names of the hostlist; see :func:`~meshplan.topologies.readers.hostlist.expand`."""
-        names = expand(text, line, min(self._left + 1, MAX_NAMES))
+        names = expand(text, line)
         self.charge(len(names), line)
         return names
 

@@ -33,7 +33,22 @@ def test_expand(text: str, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", "a,,b", "a,", "n[", "n[]", "n]", "n[1-2", "n[2-1]", "n[a-b]", "n[1-]", "n 1"]
+    "text",
+    [
+        "",
+        ",",
+        "a,,b",
+        "a,",
+        "n[",
+        "n[]",
+        "n]",
+        "n[1-2",
+        "n[2-1]",
+        "n[a-b]",
+        "n[1-]",
+        "n 1",
+        "n" + "[1]" * 16,
+    ],
 )
 def test_malformed_lists_are_refused(text: str) -> None:
     """Tests that the refusal names the list and its line."""
@@ -43,7 +58,7 @@ def test_malformed_lists_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["n[1-1000000]", "n[1-999999999999]", "n[1-1000][1-1000]", "n" + "[1-99]" * 2000]
+    "text", ["n[1-1000000]", "n[1-999999999999]", "n[1-1000][1-1000]", "n" + "[1-9]" * 15]
 )
 def test_huge_lists_are_refused_before_they_are_made(text: str) -> None:
     """Tests that a list of a million names and more costs no memory: 32 MiB is far below it."""
