@@ -46,6 +46,7 @@ def read_topology_files(
     name: str | None = None,
     nvlink_domain: DomainSource = "auto",
     exclude: Sequence[str] = (),
+    group: int | None = None,
 ) -> TopologyFiles:
     """Read topology files, and make the nodes that they name a cluster.
 
@@ -61,6 +62,8 @@ def read_topology_files(
         Where the NVLink domains come from.
     exclude
         Hostlists of nodes to leave out.
+    group
+        Keep only what whole groups of so many GPUs fill in each NVLink domain.
 
     Raises
     ------
@@ -110,6 +113,7 @@ def read_topology_files(
             fabrics=[one for _, one in readings if isinstance(one, Fabric)],
             nvlink_domain=nvlink_domain,
             exclude=left_out,
+            group=group,
         )
     except ClusterError as error:
         raise InputError(error.message, advice=error.advice) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshplan.topologies.cluster import MAX_GPUS, Cluster
 from meshplan.topologies.errors import ClusterError
@@ -16,6 +16,7 @@ from meshplan.topologies.findings import cluster_findings, node_findings
 from meshplan.topologies.grouping import DomainSource, in_order, leaf_switches, nvlink_domains
 from meshplan.topologies.inventory import Fabric, Finding, Inventory, NodeReading, some
 from meshplan.topologies.node_types import NodeType
+from meshplan.topologies.packing import packed_cluster
 
 #: Findings that a cluster keeps as notes for the reports about it.
 MAX_NOTES = 12
@@ -52,6 +53,7 @@ def assemble(
     fabrics: Sequence[Fabric] = (),
     nvlink_domain: DomainSource = "auto",
     exclude: frozenset[str] = frozenset(),
+    group: int | None = None,
 ) -> ImportedCluster:
     """Overlay files about the same nodes and make them a cluster of ``node_type``.
 
@@ -71,12 +73,14 @@ def assemble(
         Where the NVLink domains come from.
     exclude
         Nodes to leave out.
+    group
+        Keep only what whole groups of so many GPUs fill in each NVLink domain.
 
     Raises
     ------
     ClusterError
         If no file names nodes, a wanted source is not there, a domain is larger than NVLink can
-        join, or the files contradict the node type.
+        join, the files contradict the node type, or no domain holds a group.
     """
     told = [finding for one in inventories for finding in one.findings]
     told += [finding for one in nodes for finding in one.findings]
@@ -117,18 +121,35 @@ def assemble(
         node_type,
         tuple(sizes),
         oversubscription=ratio,
-        notes=tuple(f"{one.id}: {one}" for one in told)[:MAX_NOTES],
         leaf_domains=leaf_domains,
         node_names=tuple(node for domain in order for node in members[domain]),
     )
-    counts = Counter(sizes)
+    notes = tuple(f"{one.id}: {one}" for one in told)
     told += cluster_findings(cluster, inventories)
+    if group is not None:
+        whole, cluster = cluster, packed_cluster(cluster, group)
+        idle = _idle(whole, cluster, group)
+        told += idle
+        notes = (*(f"{one.id}: {one}" for one in idle), *notes)
     return ImportedCluster(
-        cluster,
+        replace(cluster, notes=notes[:MAX_NOTES]),
         source,
-        dict(sorted(counts.items(), reverse=True)),
+        dict(sorted(Counter(cluster.domains).items(), reverse=True)),
         tuple(told),
     )
+
+
+def _idle(whole: Cluster, used: Cluster, group: int) -> list[Finding]:
+    """A finding about the GPUs that whole groups leave idle."""
+    if used.gpus == whole.gpus:
+        return []
+    text = (
+        f"{whole.gpus - used.gpus:,} of {whole.gpus:,} GPUs are left idle, so that each NVLink "
+        f"domain holds whole groups of {group}"
+    )
+    if gone := len(whole.domains) - len(used.domains):
+        text += f"; {gone} domains hold none and are left out"
+    return [Finding("idle-gpus", text)]
 
 
 def _missing(inventories: Sequence[Inventory], names: tuple[str, ...]) -> list[Finding]:

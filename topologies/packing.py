@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
 
+from meshplan.topologies.cluster import Cluster
 from meshplan.topologies.errors import ClusterError
 
 
@@ -20,6 +23,41 @@ def packed_gpus(domains: Iterable[int], group: int) -> int:
     if group < 1:
         raise ClusterError(f"group ({group}) is not at least 1.")
     return sum(gpus // group * group for gpus in domains)
+
+
+def packed_cluster(cluster: Cluster, group: int) -> Cluster:
+    """The part of ``cluster`` that whole groups of ``group`` GPUs fill in each NVLink domain.
+
+    The last GPUs of a domain are left idle, and with them nodes that no group touches; a domain
+    that holds no group is left out.
+
+    Raises
+    ------
+    ClusterError
+        If ``group`` is below 1, or no domain holds one.
+    """
+    used = packed_gpus(cluster.domains, group)
+    if not used:
+        raise ClusterError(
+            f"no NVLink domain holds a group of {group} GPUs; the largest has "
+            f"{max(cluster.domains)}.",
+            advice="give a smaller group.",
+        )
+    sizes = [gpus // group * group for gpus in cluster.domains]
+    remaining = iter(sizes)
+    leaves = [sum(1 for size in islice(remaining, count) if size) for count in cluster.leaf_domains]
+    per_node = cluster.node_type.gpus_per_node
+    names = iter(cluster.node_names)
+    kept: list[str] = []
+    for gpus, size in zip(cluster.domains, sizes, strict=True):
+        nodes = list(islice(names, -(-gpus // per_node)))
+        kept += nodes[: -(-size // per_node)]
+    return replace(
+        cluster,
+        domains=tuple(size for size in sizes if size),
+        leaf_domains=tuple(count for count in leaves if count),
+        node_names=tuple(kept),
+    )
 
 
 def segment_nodes(nodes: int, most: int) -> int:

@@ -34,6 +34,12 @@ _SOURCES = {
     help="Where the NVLink domains come from; by default the best that the files have.",
 )
 @click.option("--exclude", metavar="HOSTLIST", multiple=True, help="Nodes to leave out.")
+@click.option(
+    "--group",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Use only what whole groups of N GPUs fill in each NVLink domain; the rest stays idle.",
+)
 @click.option("--name", metavar="NAME", help="Name of the cluster; else from the first file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option(
@@ -48,6 +54,7 @@ def import_topology(
     node_type: str | None,
     nvlink_domain: Any,
     exclude: tuple[str, ...],
+    group: int | None,
     name: str | None,
     as_json: bool,
     output: str | None,
@@ -65,7 +72,12 @@ def import_topology(
     target = output_file(output, "--output")
     keep_apart([target], {f"file {n}": file for n, file in enumerate(files, 1)})
     read = read_topology_files(
-        files, node_type, name=name, nvlink_domain=nvlink_domain, exclude=exclude
+        files,
+        node_type,
+        name=name,
+        nvlink_domain=nvlink_domain,
+        exclude=exclude,
+        group=group,
     )
     if target is not None and read.imported is None:
         raise InputError(

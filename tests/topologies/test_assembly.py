@@ -154,6 +154,19 @@ def test_counts_of_the_files_are_taken() -> None:
         assemble("c", [nodes], GB200)
 
 
+def test_whole_groups_leave_the_rest_idle() -> None:
+    """Tests groups of 64 on racks of 72, 72 and 56 GPUs: two of them, 72 GPUs idle, told."""
+    imported = assemble("c", [read_slurm_conf(RACKS)], GB200, group=64)
+    assert imported.cluster.domains == (64, 64)
+    assert imported.histogram == {64: 2}
+    assert imported.cluster.nodes == 32
+    assert "n17" not in imported.cluster.node_names
+    text = next(one.text for one in imported.findings if one.id == "idle-gpus")
+    assert text.startswith("72 of 200 GPUs are left idle")
+    assert text.endswith("1 domains hold none and are left out")
+    assert imported.cluster.notes[0].startswith("idle-gpus")
+
+
 def test_cluster_file_round_trips() -> None:
     """Tests that the written file is read as the same cluster."""
     made = assemble("c", [read_slurm_conf(RACKS), read_slurm_conf(TREE)], GB200).cluster

@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshplan.topologies import ClusterError
-from meshplan.topologies.packing import nearest_node_counts, packed_gpus, segment_nodes
+from meshplan.topologies import Cluster, ClusterError, node_type
+from meshplan.topologies.packing import (
+    nearest_node_counts,
+    packed_cluster,
+    packed_gpus,
+    segment_nodes,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +46,30 @@ def test_packing_agrees_with_brute_force(domains: list[int], group: int) -> None
         left[fullest] -= group
         used += group
     assert packed_gpus(domains, group) == used
+
+
+@given(st.lists(st.integers(1, 72), min_size=1, max_size=6), st.integers(1, 72), st.integers(1, 3))
+def test_packed_clusters_hold_whole_groups(domains: list[int], group: int, per_leaf: int) -> None:
+    """Tests that a packed cluster keeps the order, the leaves, and the nodes that are touched."""
+    kind = node_type("gb200-nvl72")
+    leaves = [len(domains[at : at + per_leaf]) for at in range(0, len(domains), per_leaf)]
+    names = tuple(f"{d}-{n}" for d, gpus in enumerate(domains) for n in range(-(-gpus // 4)))
+    cluster = Cluster("c", kind, tuple(domains), leaf_domains=tuple(leaves), node_names=names)
+    if max(domains) < group:
+        with pytest.raises(ClusterError, match=f"holds a group of {group} GPUs"):
+            packed_cluster(cluster, group)
+        return
+    packed = packed_cluster(cluster, group)
+    assert packed.gpus == packed_gpus(domains, group)
+    assert all(gpus % group == 0 for gpus in packed.domains)
+    kept = [index for index, gpus in enumerate(domains) if gpus >= group]
+    assert len(packed.domains) == len(kept)
+    assert dict.fromkeys(int(name.split("-")[0]) for name in packed.node_names) == dict.fromkeys(
+        kept
+    )
+    inside, all_groups = packed.groups_inside(group, 1)
+    assert inside == all_groups == packed.gpus // group
+    assert sum(packed.leaves) == packed.gpus
 
 
 def test_groups_are_at_least_one() -> None:
