@@ -47,6 +47,7 @@ def read_topology_files(
     nvlink_domain: DomainSource = "auto",
     exclude: Sequence[str] = (),
     group: int | None = None,
+    gpus: int | None = None,
 ) -> TopologyFiles:
     """Read topology files, and make the nodes that they name a cluster.
 
@@ -64,6 +65,8 @@ def read_topology_files(
         Hostlists of nodes to leave out.
     group
         Keep only what whole groups of so many GPUs fill in each NVLink domain.
+    gpus
+        Keep only so many GPUs, the first in rank order.
 
     Raises
     ------
@@ -114,6 +117,7 @@ def read_topology_files(
             nvlink_domain=nvlink_domain,
             exclude=left_out,
             group=group,
+            gpus=gpus,
         )
     except ClusterError as error:
         raise InputError(error.message, advice=error.advice) from None

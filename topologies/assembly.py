@@ -54,6 +54,7 @@ def assemble(
     nvlink_domain: DomainSource = "auto",
     exclude: frozenset[str] = frozenset(),
     group: int | None = None,
+    gpus: int | None = None,
 ) -> ImportedCluster:
     """Overlay files about the same nodes and make them a cluster of ``node_type``.
 
@@ -75,6 +76,8 @@ def assemble(
         Nodes to leave out.
     group
         Keep only what whole groups of so many GPUs fill in each NVLink domain.
+    gpus
+        Keep only so many GPUs, the first in rank order.
 
     Raises
     ------
@@ -102,13 +105,13 @@ def assemble(
     told += why
     leaf_of, leaf_told = leaf_switches(inventories, fabrics, names)
     told += leaf_told
-    gpus = _gpus(inventories, names, node_type)
+    counts = _gpus(inventories, names, node_type)
     members: dict[str, list[str]] = {}
     for node in names:
         members.setdefault(domain_of[node], []).append(node)
     order, leaf_domains, order_told = in_order(members, leaf_of)
     told += order_told
-    sizes = [_domain_size(domain, members[domain], gpus, node_type) for domain in order]
+    sizes = [_domain_size(domain, members[domain], counts, node_type) for domain in order]
     if sum(sizes) > MAX_GPUS:
         raise ClusterError(
             f"the files name {sum(sizes):,} GPUs, more than {MAX_GPUS:,}.",
@@ -126,9 +129,9 @@ def assemble(
     )
     notes = tuple(f"{one.id}: {one}" for one in told)
     told += cluster_findings(cluster, inventories)
-    if group is not None:
-        whole, cluster = cluster, packed_cluster(cluster, group)
-        idle = _idle(whole, cluster, group)
+    if group is not None or gpus is not None:
+        whole, cluster = cluster, packed_cluster(cluster, group or 1, gpus)
+        idle = _idle(whole, cluster, group or 1)
         told += idle
         notes = (*(f"{one.id}: {one}" for one in idle), *notes)
     return ImportedCluster(
@@ -143,12 +146,11 @@ def _idle(whole: Cluster, used: Cluster, group: int) -> list[Finding]:
     """A finding about the GPUs that whole groups leave idle."""
     if used.gpus == whole.gpus:
         return []
-    text = (
-        f"{whole.gpus - used.gpus:,} of {whole.gpus:,} GPUs are left idle, so that each NVLink "
-        f"domain holds whole groups of {group}"
-    )
+    text = f"{whole.gpus - used.gpus:,} of {whole.gpus:,} GPUs are left idle"
+    if group > 1:
+        text += f", so that each NVLink domain holds whole groups of {group}"
     if gone := len(whole.domains) - len(used.domains):
-        text += f"; {gone} domains hold none and are left out"
+        text += f"; {gone} domains are not used"
     return [Finding("idle-gpus", text)]
 
 

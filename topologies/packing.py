@@ -25,16 +25,16 @@ def packed_gpus(domains: Iterable[int], group: int) -> int:
     return sum(gpus // group * group for gpus in domains)
 
 
-def packed_cluster(cluster: Cluster, group: int) -> Cluster:
+def packed_cluster(cluster: Cluster, group: int, most: int | None = None) -> Cluster:
     """The part of ``cluster`` that whole groups of ``group`` GPUs fill in each NVLink domain.
 
     The last GPUs of a domain are left idle, and with them nodes that no group touches; a domain
-    that holds no group is left out.
+    that holds no group is left out.  With ``most`` the groups beyond so many GPUs are, too.
 
     Raises
     ------
     ClusterError
-        If ``group`` is below 1, or no domain holds one.
+        If ``group`` is below 1, no domain holds one, or ``most`` is none of their counts.
     """
     used = packed_gpus(cluster.domains, group)
     if not used:
@@ -43,7 +43,16 @@ def packed_cluster(cluster: Cluster, group: int) -> Cluster:
             f"{max(cluster.domains)}.",
             advice="give a smaller group.",
         )
-    sizes = [gpus // group * group for gpus in cluster.domains]
+    if most is not None and (most % group or not 1 <= most <= used):
+        raise ClusterError(
+            f"gpus ({most}) is no multiple of groups of {group} from {group} to {used:,}.",
+            advice=f"use {min(max(most // group, 1) * group, used)}.",
+        )
+    left = used if most is None else most
+    sizes = []
+    for gpus in cluster.domains:
+        sizes.append(min(gpus // group * group, left))
+        left -= sizes[-1]
     remaining = iter(sizes)
     leaves = [sum(1 for size in islice(remaining, count) if size) for count in cluster.leaf_domains]
     per_node = cluster.node_type.gpus_per_node

@@ -40,6 +40,12 @@ _SOURCES = {
     metavar="N",
     help="Use only what whole groups of N GPUs fill in each NVLink domain; the rest stays idle.",
 )
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Use only N GPUs, the first in rank order; with --group a multiple of it.",
+)
 @click.option("--name", metavar="NAME", help="Name of the cluster; else from the first file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option(
@@ -55,6 +61,7 @@ def import_topology(
     nvlink_domain: Any,
     exclude: tuple[str, ...],
     group: int | None,
+    gpus: int | None,
     name: str | None,
     as_json: bool,
     output: str | None,
@@ -78,6 +85,7 @@ def import_topology(
         nvlink_domain=nvlink_domain,
         exclude=exclude,
         group=group,
+        gpus=gpus,
     )
     if target is not None and read.imported is None:
         raise InputError(

@@ -163,8 +163,22 @@ def test_whole_groups_leave_the_rest_idle() -> None:
     assert "n17" not in imported.cluster.node_names
     text = next(one.text for one in imported.findings if one.id == "idle-gpus")
     assert text.startswith("72 of 200 GPUs are left idle")
-    assert text.endswith("1 domains hold none and are left out")
+    assert text.endswith("1 domains are not used")
     assert imported.cluster.notes[0].startswith("idle-gpus")
+
+
+def test_a_count_of_gpus_cuts_the_rest_off() -> None:
+    """Tests 96 GPUs of racks of 72, 72 and 56 in groups of 16: 64 and 32; and counts that fail."""
+    racks = read_slurm_conf(RACKS)
+    assert assemble("c", [racks], GB200, group=16, gpus=96).cluster.domains == (64, 32)
+    assert assemble("c", [racks], GB200, gpus=80).cluster.domains == (72, 8)
+    with pytest.raises(
+        ClusterError, match=r"gpus \(100\) is no multiple of groups of 16"
+    ) as caught:
+        assemble("c", [racks], GB200, group=16, gpus=100)
+    assert caught.value.advice == "use 96."
+    with pytest.raises(ClusterError, match="from 16 to 176"):
+        assemble("c", [racks], GB200, group=16, gpus=192)
 
 
 def test_cluster_file_round_trips() -> None:
