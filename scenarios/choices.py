@@ -69,9 +69,14 @@ def _names_or(words: tuple[str, ...], names: tuple[str, ...]) -> Callable[[objec
         if isinstance(value, list | tuple):
             chosen = {choose(item, names, (index,)) for index, item in enumerate(value)}
             return tuple(name for name in names if name in chosen) or "none"
-        if isinstance(value, str) and value in names:
-            raise complaint(value, f"{', '.join(words)} or a list of names", f"write [{value}].")
-        return choose(value, words)
+        if isinstance(value, str) and value in words:
+            return value
+        near = nearest(value, (*words, *names))
+        if near is None:
+            advice = f"write a list of {', '.join(names)}: [{names[0]}]."
+        else:
+            advice = f"write {near if near in words else f'[{near}]'}."
+        raise complaint(value, f"{', '.join(words)} or a list of names", advice)
 
     return check
 
