@@ -167,3 +167,17 @@ def test_odd_names_are_never_the_same(files: Path) -> None:
     keep_apart([target, None], {"a": "\0", "b": "missing", "c": "x" * 5000, "d": None})
     with pytest.raises(InputError, match="the same file as a"):
         keep_apart([target], {"a": Path("other") / ".." / "new.json"})
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["calibrate runs.csv --out -", "calibrate runs.csv --picture -", "test small.yaml --junit -"],
+)
+def test_dash_is_no_file(command: str, files: Path) -> None:
+    """Tests results that only go to files: a file of the name ``-`` is not made by mistake."""
+    run = CliRunner().invoke(application, command.split())
+    assert (
+        run.exit_code == 2 and "is '-', but this result does not go to standard out" in run.stderr
+    )
+    assert "Maybe give the path of a file" in run.stderr
+    assert not (files / "-").exists()
