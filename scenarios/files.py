@@ -46,7 +46,7 @@ def decoded(content: bytes, name: str) -> str:
     if len(content) > MAX_BYTES:
         raise InputError(
             f"the file is larger than {MAX_BYTES} bytes",
-            advice="this is not the file you meant; such files have a few kilobytes.",
+            advice="this is not the file you meant: those read here are much smaller.",
             file=name,
         )
     try:

@@ -261,6 +261,13 @@ def _header(name: str, line: int, cells: list[str]) -> tuple[str, ...]:
 
 
 def _row(name: str, line: int, columns: tuple[str, ...], cells: list[str], whole: bool) -> TableRow:
+    if len(cells) > len(columns) == 1:
+        raise InputError(
+            f"the header is {shorten(columns[0])}, one column, but the line has {len(cells)} cells",
+            advice="this is no CSV file, or its first line is missing.",
+            file=name,
+            line=line,
+        )
     if len(cells) > len(columns):
         raise InputError(
             f"the line has {len(cells)} cells, but the header has {len(columns)} columns; the "

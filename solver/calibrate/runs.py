@@ -307,13 +307,16 @@ class _Reading:
     def _plausible(self, line: int, measure: str, measured: float, ratio: float) -> None:
         if 1 / _ABSURD <= ratio <= _ABSURD:
             return
-        than = f"{ratio:,.0f} times slower" if ratio > 1 else f"{1 / ratio:,.0f} times faster"
+        times, than = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
+        often = f"{times:,.0f}" if times < 1e9 else f"{times:.0e}"
         advice = {
             "step_s": "give seconds, not milliseconds, of one optimizer step.",
             "tflops_per_gpu": "give TFLOP/s of one GPU.",
             "tokens_per_s_per_gpu": "give tokens per second of one GPU, not of the cluster.",
         }[measure]
-        raise self.error(line, f"{measure} is {measured:g}, {than} than predicted", advice)
+        raise self.error(
+            line, f"{measure} is {measured:g}, {often} times {than} than predicted", advice
+        )
 
 
 __all__ = ["COLUMNS", "DEFAULT", "MEASURES", "Run", "files_of_runs", "read_runs"]

@@ -62,6 +62,7 @@ def test_empty_columns_and_short_rows(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("a,b\n1,2,3\n", "t.csv:2: the line has 3 cells.* the first cell too many is '3'"),
+        ("meshplan: 1\nx: [1, 2]\n", "t.csv:2: the header is 'meshplan: 1', one column, but .* 2"),
         ("a,A\n1,2\n", "t.csv:1: the column 'a' stands twice"),
         ('a,b\n\n1,"2\n3,4\n', "t.csv:3: the line is no CSV"),
         ("a\n1\n2\n3\n", "t.csv:4: there are more than 2 rows"),
