@@ -27,7 +27,7 @@ _WANTED = {
     "bool_type": ("true or false", "write true or false."),
     "bool_parsing": ("true or false", "write true or false."),
     "string_type": ("text", "put it in quotes."),
-    "string_pattern_mismatch": ("a name of letters, digits, '-', '_' and '.'", "shorten it."),
+    "string_pattern_mismatch": ("a name of letters, digits, '-', '_' and '.'", "use these alone."),
     "tuple_type": ("a list", "write it in brackets: [...]."),
     "list_type": ("a list", "write it in brackets: [...]."),
     "dict_type": ("a mapping", "put its keys on the lines below, indented."),
