@@ -152,7 +152,7 @@ def test_benchmarks_do_not_write_over_shipped_data(capsys: pytest.CaptureFixture
 
 def test_other_files_may_be_written_over(files: Path) -> None:
     """Tests an old result, a new file and a device; a file is replaced whole."""
-    (files / "old.json").write_text("old", "utf-8")
+    (files / "old.json").write_text("{}", "utf-8")
     for path in ("old.json", "new.json", os.devnull):
         run = CliRunner().invoke(application, ["check", "small.yaml", "-q", "--json", path])
         assert run.exit_code == 0, run.output
@@ -181,3 +181,17 @@ def test_dash_is_no_file(command: str, files: Path) -> None:
     )
     assert "Maybe give the path of a file" in run.stderr
     assert not (files / "-").exists()
+
+
+def test_json_replaces_nothing_but_json(files: Path) -> None:
+    """Tests a slip of names: another scenario, log or table is not lost; an old result may go."""
+    for name in ("hf.yaml", "train.log", "runs.csv"):
+        before = (files / name).read_bytes()
+        run = CliRunner().invoke(application, ["flops", "toy-moe", "--seq", "8", "--json", name])
+        assert run.exit_code == 2, run.output
+        assert f"--json is '{name}', a file that holds no JSON" in run.stderr
+        assert (files / name).read_bytes() == before
+    (files / "empty.json").touch()
+    for name in ("new.json", "new.json", "empty.json", os.devnull):
+        run = CliRunner().invoke(application, ["flops", "toy-moe", "--seq", "8", "--json", name])
+        assert run.exit_code == 0, run.output
