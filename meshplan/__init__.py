@@ -86,6 +86,9 @@ def solve(
     *,
     time_limit_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    top: int = 0,
+    pareto_within: float | None = None,
+    binding: bool = False,
 ) -> Plan | Infeasible | Unknown:
     """Find the best plan of a scenario and prove that none is better, or that there is none.
 
@@ -97,6 +100,14 @@ def solve(
         Seconds after which the best plan so far is returned; None for no limit.
     progress
         Called now and then with the state of the search.
+    top
+        How many of the fastest degree tuples to rank, each with its fastest plan: ``plan.top``.
+    pareto_within
+        How much slower than the fastest layout plans may be that enter the Pareto front of
+        throughput, DP and memory, ``plan.pareto``, as a fraction; None for no front.
+    binding
+        Whether to relax each limit, pin and resource by one step and to solve again, for the
+        ``relaxations`` of a plan.
 
     Raises
     ------
@@ -104,11 +115,14 @@ def solve(
         If the scenario cannot be read or resolved, or an argument is out of range.
     """
     from meshplan.constraints.resolve import resolve
+    from meshplan.solver.listings import Wanted
     from meshplan.solver.solve import solve as search
 
     _check_limit(time_limit_s)
-    known = _scenario(scenario)
-    return search(resolve(known), time_limit_s=time_limit_s, progress=progress)
+    _check_wanted(top, pareto_within)
+    wanted = Wanted(top, pareto_within, binding)
+    problem = resolve(_scenario(scenario))
+    return search(problem, time_limit_s=time_limit_s, progress=progress, wanted=wanted)
 
 
 def check(
@@ -278,6 +292,18 @@ def _check_limit(time_limit_s: float | None) -> None:
         raise InputError(
             f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
             advice="leave it out for no limit.",
+        )
+
+
+def _check_wanted(top: int, pareto_within: float | None) -> None:
+    from meshplan.scenarios import InputError
+
+    if top < 0:
+        raise InputError(f"top is {top}, but must be 0 or more", advice="leave it out for none.")
+    if pareto_within is not None and not 0 <= pareto_within < float("inf"):
+        raise InputError(
+            f"pareto_within is {pareto_within}, but must be a fraction of 0 or more",
+            advice="write 0.1 for plans up to 10 % slower than the fastest.",
         )
 
 

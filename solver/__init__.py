@@ -14,16 +14,23 @@
 ``program``      the CP-SAT program of a cell and its pipeline slots
 ``refuted``      what an excluded cell says of others
 ``found``        a plan that a program found
+``ranking``      the fastest degree tuples, the Pareto front
+``binding``      what holds a plan, in sentences
+``relaxations``  what one step more of each limit, pin and resource gains
+``listings``     both, for a proved plan, on request
 ``legality``     which rules and pins clash: a CP-SAT model with a switch for each fact
 ``conflicts``    one irreducible set of facts that cannot hold together
 ``judge``        rules, memory and time of a concrete layout, without a solver
 ``check``        :func:`check`: the judgement of a layout that a person states
 ``complete``     what a stated layout leaves open
+``change``       a layout with other degrees
 ``layout_text``  layouts written as text
 ``results``      what the public functions return
 ``progress``     what a running search reports
 ``time``         step time
 ``calibrate``    the step-time model fitted to measured runs
+``breakdown``    where the time of a step goes
+``compare``      two layouts side by side
 ``report``       results as JSON, text and HTML
 ===============  =============================================================================
 """

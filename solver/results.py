@@ -47,10 +47,54 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Relaxation:
+    """One thing that holds the plan, relaxed by one step, and the scenario solved again.
+
+    Attributes
+    ----------
+    key
+        Name for tools: ``memory``, ``network``, or the scenario's field (``tp``, ``min_dp``).
+    change
+        What was relaxed, in words.
+    path
+        The scenario's field for it; None where it is the hardware.
+    status
+        ``optimal`` (proved) or ``unknown`` (a limit came first).
+    step_s
+        Step time of the fastest layout; None where it is not known.
+    gain
+        Throughput of that layout over that of the fastest one of the scenario as it is, less 1.
+    layout
+        That layout.
+    """
+
+    key: str
+    change: str
+    path: str | None
+    status: Literal["optimal", "unknown"]
+    step_s: float | None
+    gain: float | None
+    layout: Layout | None
+
+
+@dataclass(frozen=True)
 class Plan:
     """A layout with its memory, time and proof.
 
     ``status`` is ``optimal`` (proved) or ``feasible`` (a limit stopped the proof).
+
+    Attributes
+    ----------
+    alternatives
+        A few other layouts within the tolerance, by their bounds; not a ranking.
+    top
+        The fastest degree tuples (tp, cp, pp, ep, etp), each with its fastest plan, in order.
+    pareto
+        All plans of which none is better in throughput, DP and memory (whole GiB) at once.
+    relaxations
+        What one step more of each limit, pin and resource gains.
+    unfinished
+        Which of ``top``, ``pareto`` and ``binding`` was asked for and cut short.
     """
 
     problem: Problem
@@ -61,7 +105,16 @@ class Plan:
     advisories: tuple[tuple[str, str], ...] = ()
     binding: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    top: tuple[Alternative, ...] = ()
+    pareto: tuple[Alternative, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()
+    unfinished: tuple[str, ...] = ()
     stopped_by: Literal["limit", "interrupt"] | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether all that was asked for is proved."""
+        return self.status == "optimal" and not self.unfinished
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain data, by the contract ``meshplan_result: 1``."""

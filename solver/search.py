@@ -23,7 +23,6 @@ import numpy as np
 
 from meshplan.constraints.layout import Value
 from meshplan.constraints.memory.verdict import fills_host
-from meshplan.constraints.pipeline import slots_from_rank_counts
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Mask
@@ -106,10 +105,8 @@ class Search:
         if exact is not None:
             step = goal.minimise == "step"
             objective = exact.step if step else exact.peak
-            slots = slots_from_rank_counts(
-                exact.fastest if step else exact.leanest,
-                shape.vpp,
-                mtp=problem.model.mtp_layers > 0,
+            slots = shape.slots(
+                exact.fastest if step else exact.leanest, mtp=problem.model.mtp_layers > 0
             )
             return Answer(0, slots, objective, objective, proved=True)
         limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()
@@ -137,6 +134,11 @@ class Search:
             )
         return found
 
+    def best_of(self, cell: Pool, most: int, peak: int) -> Found | None:
+        """The fastest plan of one cell within a scaled step time and a peak, if there is one."""
+        answer = self._solve(cell, "step", most, peak, cell.least_step())
+        return None if answer is None else self._found(cell, answer, "step")
+
     def best_step(self) -> int | None:
         """Scaled step time of the best plan so far."""
         return None if self.best is None else self.scaled_step(self.best)
@@ -155,6 +157,15 @@ class Search:
                 return True
             regions.append(region)
         return any(self._any_of(self.space.pools([region], UNLIMITED)) for region in regions)
+
+    def regions(self) -> list[Region]:
+        """All regions; on the way some plan is looked for, as a limit for what follows."""
+        regions = []
+        for region in self.space.each_region():
+            regions.append(region)
+            if self.best is None and self.first_plan(region):
+                self._tell(self.best_step())
+        return regions
 
     def first_plan(self, region: Region) -> bool:
         """Whether one of the cells of a region that need the least memory has a plan."""
@@ -179,9 +190,9 @@ class Search:
         its limit and solves those whose refined bound does, best first.  A plan found is optimal
         once no bound is below it; without one the next round has a wider limit.
         """
-        coarse = np.sort(np.concatenate([r.bounds for r in regions]))
-        if not len(coarse):
+        if not regions:
             return None
+        coarse = np.sort(np.concatenate([r.bounds for r in regions]))
         self.bound = max(self.bound, int(coarse[0]))
         cells, most = _FIRST_ROUND, 0
         best = self.best_step()

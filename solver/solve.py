@@ -10,17 +10,19 @@ from typing import Literal
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
-from meshplan.constraints.memory.verdict import TIGHT_SHARE
-from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.constraints.problem import Problem
 from meshplan.scenarios.errors import InputError
+from meshplan.solver.binding import binding
 from meshplan.solver.conflict_text import broken_layout_rules
 from meshplan.solver.conflicts import conflict, floor
 from meshplan.solver.found import Found, InternalError, to_layout
-from meshplan.solver.judge import Cost, cost, violations
+from meshplan.solver.judge import cost, violations
+from meshplan.solver.listings import NOTHING, Wanted, alternative, with_listings
 from meshplan.solver.progress import LimitReached, Progress
+from meshplan.solver.ranking import degree_tuple
 from meshplan.solver.regions import Region
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
-from meshplan.solver.search import DISTINCT, Search
+from meshplan.solver.search import Search
 
 #: Other layouts that a plan shows, at most.
 _ALTERNATIVES = 4
@@ -31,6 +33,7 @@ def solve(
     *,
     time_limit_s: float | None = None,
     progress: Callable[[Progress], None] | None = None,
+    wanted: Wanted = NOTHING,
 ) -> Plan | Infeasible | Unknown:
     """Best plan of a problem, by throughput, then DP within the tolerance, then memory headroom.
 
@@ -41,16 +44,21 @@ def solve(
         (Ctrl-C) does the same.
     progress
         Called whenever the best plan or the bound changes.
+    wanted
+        What a proved plan is given beside.
     """
     _refuse_other_checkpoints(problem)
     started = time.monotonic()
     run = _Run(problem, started, time_limit_s, progress)
     try:
-        return run.complete()
+        found = run.complete()
     except LimitReached:
         return run.interrupted("limit")
     except KeyboardInterrupt:
         return run.interrupted("interrupt")
+    if isinstance(found, Plan):
+        return with_listings(found, wanted, run.search, run.regions, progress)
+    return found
 
 
 def _refuse_other_checkpoints(problem: Problem) -> None:
@@ -82,6 +90,7 @@ class _Run:
         self.problem, self.started, self.progress = problem, started, progress
         self.deadline = None if time_limit_s is None else started + time_limit_s
         self.search = Search(problem, deadline=self.deadline, report=self._report)
+        self.regions: list[Region] = []
         self.fastest: int | None = None
         self.phase = "throughput"
 
@@ -100,12 +109,8 @@ class _Run:
         search, problem = self.search, self.problem
         if broken_layout_rules(problem) or floor(problem) > problem.capacity:
             return self._infeasible()
-        regions = []
-        for region in search.space.each_region():
-            regions.append(region)
-            if search.best is None and search.first_plan(region):
-                self._report(search.best_step(), 0)
-        self.fastest = search.fastest(regions) if regions else None
+        regions = self.regions = search.regions()
+        self.fastest = search.fastest(regions)
         if self.fastest is None:
             return self._infeasible()
         first = search.best
@@ -162,7 +167,7 @@ class _Run:
             cost=spent,
             proof=proof,
             advisories=advise(self.problem, layout, spent.ranks),
-            binding=_binding(self.problem, layout, spent),
+            binding=binding(self.problem, layout, spent),
             alternatives=alternatives,
         )
 
@@ -172,23 +177,14 @@ class _Run:
         """The fastest plan, then other degrees within the tolerance, by their bounds."""
         chosen = self.search.best
         assert chosen is not None
-        seen = {_degrees(chosen)}
+        seen = {degree_tuple(chosen.decisions)}
         shown: list[Alternative] = []
-        if _degrees(first) not in seen:
-            seen.add(_degrees(first))
-            shown.append(_alternative(first, "fastest"))
+        if degree_tuple(first.decisions) not in seen:
+            seen.add(degree_tuple(first.decisions))
+            shown.append(alternative(self.problem, first, "fastest"))
         for found in self.search.others(regions, most, seen, _ALTERNATIVES - len(shown)):
-            shown.append(_alternative(found, "within the tolerance"))
+            shown.append(alternative(self.problem, found, "within the tolerance"))
         return tuple(sorted(shown, key=lambda other: other.step_s))
-
-
-def _degrees(found: Found) -> tuple[int, ...]:
-    return tuple(int(found.decisions[name]) for name in DISTINCT)
-
-
-def _alternative(found: Found, note: str) -> Alternative:
-    layout = to_layout(found.decisions, found.slots)
-    return Alternative(layout, found.step / 1e6, found.peak / QUANTA_PER_GIB, note)
 
 
 def advise(
@@ -201,26 +197,3 @@ def advise(
         if text is not None:
             found.append((advisory.id, text))
     return tuple(found)
-
-
-def _binding(problem: Problem, layout: Layout, spent: Cost) -> tuple[str, ...]:
-    """What holds the plan: memory, the heaviest rank, the bubble, DP."""
-    lines = []
-    heaviest = max(spent.ranks, key=lambda rank: rank.peak)
-    share = heaviest.peak / problem.capacity
-    if share > 1 - TIGHT_SHARE:
-        lines.append(
-            f"memory: stage {heaviest.rank} peaks at {heaviest.peak / QUANTA_PER_GIB:.1f} of "
-            f"{problem.capacity / QUANTA_PER_GIB:.1f} GiB ({share:.0%}, {heaviest.event})"
-        )
-    times = spent.time.rank_us
-    slowest = times.index(max(times))
-    mean = sum(times) / len(times)
-    if len(times) > 1:
-        lines.append(
-            f"pipeline: stage {slowest} is the slowest, {max(times) / mean - 1:.1%} over the mean; "
-            f"fill and drain take {spent.time.bubble_us / spent.time.step_us:.1%} of the step"
-        )
-    if layout.dp == 1:
-        lines.append("data parallelism: none left (dp = 1)")
-    return tuple(lines)

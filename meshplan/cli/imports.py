@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from meshplan.cli.import_runs import import_runs
+from meshplan.cli.import_topology import import_topology
 from meshplan.cli.part_output import PartOutput, part_options
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def import_hf_model(file: str, name: str | None, output: str | None, json_path: 
 
 
 imports.add_command(import_runs)
+imports.add_command(import_topology)
 
 
 def argument_findings(arguments: MegatronArguments, part: ScenarioPart) -> list[str]:

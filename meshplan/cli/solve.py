@@ -12,12 +12,39 @@ from meshplan.cli.options import (
     time_limit_option,
 )
 
+#: Percent by which plans of the Pareto front may be slower than the fastest.
+_WITHIN = 10.0
+
 
 @click.command(short_help="Find the best layout, and prove it.")
 @scenario_argument
 @json_option
 @set_option
 @time_limit_option
+@click.option(
+    "--top",
+    type=click.IntRange(1, 1000),
+    default=None,
+    metavar="K",
+    help="Rank the K fastest degree tuples, each with its best split, proved.",
+)
+@click.option(
+    "--pareto",
+    is_flag=True,
+    help="Show all plans of which none is better in throughput, DP and memory at once.",
+)
+@click.option(
+    "--within",
+    type=click.FloatRange(0, 1000),
+    default=None,
+    metavar="PERCENT",
+    help="How much slower than the fastest layout plans of --pareto may be; 10 by default.",
+)
+@click.option(
+    "--binding",
+    is_flag=True,
+    help="Relax each limit, pin and resource by one step, and solve again: what it would gain.",
+)
 @quiet_option
 @click.pass_context
 def solve(
@@ -26,6 +53,10 @@ def solve(
     json_path: str | None,
     overrides: tuple[str, ...],
     time_limit_s: float | None,
+    top: int | None,
+    pareto: bool,
+    within: float | None,
+    binding: bool,
     quiet: bool,
 ) -> None:
     """Find the best layout of the scenario FILE and prove that none is better.
@@ -38,9 +69,19 @@ def solve(
     from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.scenarios import input_files
 
+    if within is not None and not pareto:
+        raise click.UsageError("--within is for --pareto: give both.")
+    share = (_WITHIN if within is None else within) / 100
     target = output_file(json_path, "--json")
     scenario = meshplan.load(file, overrides)
     keep_apart([target], input_files(scenario))
     with shown_progress(quiet) as progress:
-        result = meshplan.solve(scenario, time_limit_s=time_limit_s, progress=progress)
+        result = meshplan.solve(
+            scenario,
+            time_limit_s=time_limit_s,
+            progress=progress,
+            top=top or 0,
+            pareto_within=share if pareto else None,
+            binding=binding,
+        )
     ctx.exit(deliver(result, json_path, target, quiet))

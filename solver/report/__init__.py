@@ -8,6 +8,10 @@
 ``bars``        section: memory by rank and time of a step
 ``memory``      memory of one layout, event by event and item by item
 ``flops``       FLOPs of one model by part and length
+``listings``    sections on request: ranking, Pareto front, relaxations
+``why``         a layout against the optimum
+``diff``        two results side by side
+``compare``     sections that both of them have; ``compare_data`` their JSON
 ``remarks``     sections that are lists
 ``words``       words and numbers that the sections share
 ==============  ================================================

@@ -19,7 +19,15 @@ from meshplan.solver.breakdown import step_breakdown_us
 from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu
 from meshplan.solver.report.placement import placement_data
-from meshplan.solver.results import Alternative, CheckReport, Infeasible, Plan, Proof, Unknown
+from meshplan.solver.results import (
+    Alternative,
+    CheckReport,
+    Infeasible,
+    Plan,
+    Proof,
+    Relaxation,
+    Unknown,
+)
 from meshplan.solver.time.trust import error_band
 
 #: Version of the contract.
@@ -44,6 +52,10 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "assumed": list(plan.problem.assumed),
         "binding": list(plan.binding),
         "alternatives": _alternatives_data(plan),
+        "top": [_other_data(plan.problem, one) for one in plan.top],
+        "pareto": [_other_data(plan.problem, one) for one in plan.pareto],
+        "relaxations": [_relaxation_data(plan.problem, one) for one in plan.relaxations],
+        "unfinished": list(plan.unfinished),
         "scenario": dict(plan.problem.asked),
     }
 
@@ -137,6 +149,10 @@ def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "assumed": list(problem.assumed),
         "binding": [],
         "alternatives": [],
+        "top": [],
+        "pareto": [],
+        "relaxations": [],
+        "unfinished": [],
         "scenario": dict(problem.asked),
     }
 
@@ -274,13 +290,32 @@ def _alternatives_data(plan: Plan) -> list[dict[str, Any]]:
     ordered = sorted(plan.alternatives, key=lambda other: other.step_s / other.layout.gbs)
     return [
         {
-            **_layout_part(plan.problem, other.layout),
-            "step_s": _seconds(other.step_s),
-            "peak_gib": round(other.peak_gib, 3),
+            **_other_data(plan.problem, other),
             "note": _alternative_note(other, per_sequence_s),
         }
         for other in ordered
     ]
+
+
+def _relaxation_data(problem: Problem, one: Relaxation) -> dict[str, Any]:
+    layout = None if one.layout is None else _layout_part(problem, one.layout)["layout"]
+    return {
+        "key": one.key,
+        "change": one.change,
+        "path": one.path,
+        "status": one.status,
+        "step_s": None if one.step_s is None else _seconds(one.step_s),
+        "gain": None if one.gain is None else _seconds(one.gain),
+        "layout": layout,
+    }
+
+
+def _other_data(problem: Problem, other: Alternative) -> dict[str, Any]:
+    return {
+        **_layout_part(problem, other.layout),
+        "step_s": _seconds(other.step_s),
+        "peak_gib": round(other.peak_gib, 3),
+    }
 
 
 def _alternative_note(other: Alternative, plan_s: float) -> str:

@@ -102,7 +102,7 @@ def remarks(data: dict[str, Any]) -> Iterator[RenderableType]:
     """What is binding, alternatives, advice and assumptions, each only if there is some."""
     if data.get("binding"):
         yield _section("What is binding", (("", text) for text in data["binding"]))
-    if data.get("alternatives"):
+    if data.get("alternatives") and not data.get("top"):
         yield alternatives(data)
     if data.get("advisories"):
         rows = [(one["id"], one["text"]) for one in data["advisories"]]

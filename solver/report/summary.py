@@ -72,7 +72,9 @@ def _verdict(problem: Problem, data: dict[str, Any]) -> str:
     if status == "illegal":
         return f"Illegal: this layout breaks {counted(len(data['violations']), 'rule')}."
     if status == "overfull":
-        return f"Overfull: this layout is legal, but {too_much(data['memory'])}."
+        shown = "levers" in data["memory"]
+        hint = "" if shown else " `meshplan memory` shows what single changes would save."
+        return f"Overfull: this layout is legal, but {too_much(data['memory'])}.{hint}"
     proof: dict[str, Any] = data["proof"]
     took = seconds(proof["wall_s"])
     if status == "infeasible":

@@ -4,6 +4,7 @@
 ``summary``    the answer in words, the layout, throughput and memory
 ``bars``       memory of each pipeline rank, parts of the step time
 ``memory``     memory of one layout, event by event and item by item
+``listings``   the ranking, the Pareto front, what one step more would gain
 ``remarks``    rules broken, conflicts, alternatives, advice, assumptions
 =============  ======================================================
 
@@ -21,6 +22,7 @@ from meshplan.solver.compare.why import WhyReport
 from meshplan.solver.memory import MemoryReport
 from meshplan.solver.report.bars import memory_bars, time_bars
 from meshplan.solver.report.diff import diff_sections
+from meshplan.solver.report.listings import listings
 from meshplan.solver.report.memory import memory_sections
 from meshplan.solver.report.remarks import conflicts, remarks, repairs, violations
 from meshplan.solver.report.summary import summary
@@ -96,4 +98,5 @@ def _sections(result: Result, width: int) -> Iterator[RenderableType]:
             yield from memory_sections(data)
     if data.get("time") is not None:
         yield time_bars(data["time"], width)
+    yield from listings(data)
     yield from remarks(data)

@@ -13,6 +13,7 @@ import yaml
 
 from benchmarks import memory_words as words
 from benchmarks.memory_accuracy import FILES, judge_runs, main
+from benchmarks.memory_checks import refused
 from benchmarks.memory_models import DATA, is_moe, model_of
 from benchmarks.memory_report import Reading, Row, confusion, counted, summary
 from benchmarks.memory_rows import Run, read_runs
@@ -304,6 +305,49 @@ def test_cells_that_cannot_be_read(
         read_runs(given)
     assert main([str(given)]) == 2
     assert "bad.csv:2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # The row is 8 GPUs, tp 1 cp 1 pp 2, dp 4, mbs 1, of a dense model.
+        ({"dp": "2"}, r"dp is 2, but 8 GPUs / (tp 1 * cp 1 * pp 2) = 4"),
+        ({"num_gpus": "9", "dp": ""}, "tp 1 * cp 1 * pp 2 = 2 does not divide 9 GPUs"),
+        ({"gbs": "10"}, "gbs 10 is not a multiple of dp 4 * mbs 1"),
+        ({"ep": "4"}, "ep is 4, but SimuMax-llama3-70b-12L has no experts"),
+        ({"ep": "8", "model": "mixtral-8x7b"}, "etp 1 * ep 8 * pp 2 = 16 does not divide 8 GPUs"),
+        ({"stage_rank": "rank 2"}, "the figure is of rank 2, but pp is 2"),
+        ({"pp": "1", "dp": "8", "vpp": "3", "stage_rank": ""}, "vpp is 3 with pp 1"),
+        ({"measured_reserved_gib": "50"}, "50 GiB reserved is less than 66.55"),
+        ({"dispatcher": "banana"}, "dispatcher 'banana' is not known"),
+        ({"precision": "banana"}, "precision 'banana' is not known"),
+        ({"cuda_graphs": "banana"}, "graphs 'banana' is not known"),
+        ({"optimizer_dtypes": "banana"}, "optimizer 'banana' is not known"),
+        ({"recompute_granularity": "banana"}, "recompute 'banana' is not known"),
+        ({"ce_impl": "banana"}, "cross entropy 'banana' is not known"),
+        ({"measured_kind": "banana"}, "kind of figure 'banana' is not known"),
+        ({"optimizer_offload": "25"}, "offload is 25"),
+    ],
+)
+def test_rows_that_cannot_be_true_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, str], message: str
+) -> None:
+    """Tests file, line, value and advice; the other rows are judged, and nothing is written."""
+    given = rewritten(FILES[0], tmp_path / "bad.csv", changes)
+    results = tmp_path / "out.json"
+    results.write_text("before", "utf-8")
+    assert main([str(given), str(FILES[0]), "--json", str(results)]) == 2
+    told = capsys.readouterr()
+    assert f"bad.csv:2: row M001: {message}" in told.err
+    assert "\nMaybe " in told.err
+    assert "223 rows, " in told.out
+    assert results.read_text("utf-8") == "before"
+
+
+def test_no_shipped_row_is_refused() -> None:
+    """Tests that all rows of the shipped files are consistent and in known words."""
+    sound, faults = refused(list(shipped().values()))
+    assert (len(sound), faults) == (len(shipped()), [])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -73,8 +74,35 @@ def test_options_reach_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Tests that limits are handed on, and that nobody is told progress where nobody looks."""
     file = small_file(tmp_path)
     calls = _answers(monkeypatch, plan(file))
-    assert _solve(file, "--time-limit", "2.5", "--quiet").output == ""
-    assert calls == [{"time_limit_s": 2.5, "progress": None}]
+    limits = ("--time-limit", "2.5", "--quiet")
+    assert _solve(file, *limits).output == ""
+    assert _solve(file, *limits, "--top", "3", "--pareto", "--binding").output == ""
+    assert _solve(file, *limits, "--pareto", "--within", "25").output == ""
+    common = {"time_limit_s": 2.5, "progress": None}
+    assert calls == [
+        {**common, "top": 0, "pareto_within": None, "binding": False},
+        {**common, "top": 3, "pareto_within": 0.1, "binding": True},
+        {**common, "top": 0, "pareto_within": 0.25, "binding": False},
+    ]
+
+
+@pytest.mark.parametrize(
+    "options", [("--top", "0"), ("--top", "x"), ("--within", "5"), ("--pareto", "--within", "-1")]
+)
+def test_impossible_listings_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Tests that a ranking of nothing and a width without a front are bad input."""
+    assert _solve(small_file(tmp_path), *options).exit_code == 2
+
+
+def test_an_unfinished_listing_is_no_final_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests exit code 4 for a proved plan whose front was cut short."""
+    file = small_file(tmp_path)
+    _answers(monkeypatch, dataclasses.replace(plan(file), unfinished=("pareto",)))
+    run = _solve(file, "--pareto")
+    assert run.exit_code == 4
+    assert "Not finished before the search was stopped: --pareto." in run.output
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "x"])

@@ -29,7 +29,7 @@ KEYS = [
     "meshplan_result", "name", "status", "layout", "pipeline", "recompute", "optimizer_offload",
     "activation_offload", "dispatcher", "cuda_graphs", "memory", "time", "proof", "advisories",
     "placement", "conflicts", "repairs", "assumed", "binding", "alternatives",
-    "scenario",
+    "top", "pareto", "relaxations", "unfinished", "scenario",
 ]  # fmt: skip
 
 
