@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshplan.constraints.layout import Layout
     from meshplan.constraints.problem import Problem
     from meshplan.solver.found import Found
-    from meshplan.solver.regions import Pool, Region
+    from meshplan.solver.regions import Cell, Pool, Region
     from meshplan.solver.search import Search
 
 #: Layouts that share these are one choice, which counts by the best of them.
@@ -202,13 +202,14 @@ class Opened:
             return None
         best: int | None = None
         for cell in _in_order(self._pools(choice, most)):
-            if best is not None and cell.least_step() >= best:
+            pool, place = cell
+            if best is not None and int(pool.step[place]) >= best:
                 break
             plan = self._plan_of(cell, most if best is None else best - 1)
             best = best if plan is None else plan.step
         return best
 
-    def _plan_of(self, cell: Pool, most: int) -> Found | None:
+    def _plan_of(self, cell: Cell, most: int) -> Found | None:
         return self.search.best_of(cell, most, self.search.capacity)
 
     def _pools(self, choice: Choice, most: int) -> list[Pool]:
@@ -270,7 +271,7 @@ def _mesh_choice(choice: Choice) -> Any:
     return np.array([v for n, v in zip(CHOICE, choice, strict=True) if n != "pp"])
 
 
-def _in_order(pools: Sequence[Pool]) -> Iterator[Pool]:
+def _in_order(pools: Sequence[Pool]) -> Iterator[Cell]:
     """Cells in the order of their bounds."""
     from meshplan.solver.regions import in_order
 

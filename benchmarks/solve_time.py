@@ -1,13 +1,15 @@
-"""How long ``solve`` takes, and how much memory, on the seed scenarios; how fast meshplan starts.
+"""How long ``solve`` takes, and how much memory; how fast meshplan starts.
 
 It measures the checkout that it lies in, with the Python that runs it (which needs meshplan's
 dependencies)::
 
     python benchmarks/solve_time.py [--json PATH] [--time-limit S] [FILES...]
 
-Each scenario is solved twice, each time in a fresh process: *as written*, and *free*, with its
+Without files these are all seed scenarios, and the instances of :mod:`benchmarks.solve_instances`.
+Each scenario file is solved twice, each time in a fresh process: *as written*, and *free*, with its
 pins, options and expectation removed, so that everything but cluster, workload and limits is left
-to the search.  Scenarios that differ in what was removed only are solved free once.
+to the search.  Scenarios that differ in what was removed only are solved free once.  The
+instances are free as they are.
 
 What the columns say: ``solve`` is the wall time of :func:`meshplan.solve`, ``cpu`` its CPU time
 (the same on an idle machine: it runs in one thread), ``process`` the wall time of the whole Python
@@ -66,6 +68,12 @@ def variants(files: Iterable[Path]) -> list[tuple[str, str, dict[str, Any]]]:
             seen.add(key)
             cases.append((name, "free", stripped))
     return cases
+
+
+def size(scenario: dict[str, Any]) -> tuple[int, int]:
+    """GPUs of a scenario (0 where the file does not say plainly) and its sequence length."""
+    cluster = scenario["cluster"]
+    return int(cluster.get("gpus", 0)), int(scenario["workload"]["seq_len"])
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -211,17 +219,19 @@ def start_time(arguments: list[str]) -> dict[str, Any]:
 # -- the report --------------------------------------------------------------------------------
 
 _HEAD = (
-    "| scenario | status | solve s | cpu s | process s | solver s | cells | refined | programs "
-    "| size | peak MiB |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    "| scenario | GPUs | tokens | status | solve s | cpu s | process s | solver s | cells "
+    "| refined | programs | size | peak MiB |\n"
+    "|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 
 
 def row(case: dict[str, Any]) -> str:
     """One case as a line of a Markdown table."""
+    start = f"| {case['name']} | {case['gpus']:,} | {case['seq_len']:,}"
     if case["status"] == "failed":
-        return f"| {case['name']} | failed | | | {case['process_s']:.2f} | | | | | | |"
+        return f"{start} | failed | | | {case['process_s']:.2f} | | | | | | |"
     return (
-        f"| {case['name']} | {case['status']} | {case['solve_s']:.2f} | {case['cpu_s']:.2f} "
+        f"{start} | {case['status']} | {case['solve_s']:.2f} | {case['cpu_s']:.2f} "
         f"| {case['process_s']:.2f} | {case['solver_s']:.2f} "
         f"| {case['cells']:,} | {case['refined']:,} | {case['programs']} "
         f"| {case['variables']:,} × {case['constraints']:,} | {case['peak_mib']:.0f} |"
@@ -236,12 +246,15 @@ def summary(cases: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if done:
         seconds = [case["solve_s"] for case in done]
         found["median_s"] = statistics.median(seconds)
-        found["p90_s"] = percentile(seconds, 90)
+        found["p95_s"] = percentile(seconds, 95)
+        found["p95_cpu_s"] = percentile([case["cpu_s"] for case in done], 95)
         found["max_s"] = max(seconds)
         found["median_cpu_s"] = statistics.median(case["cpu_s"] for case in done)
+        found["max_cpu_s"] = max(case["cpu_s"] for case in done)
         found["peak_mib"] = max(case["peak_mib"] for case in done)
-    infeasible = [case["solve_s"] for case in done if case["status"] == "infeasible"]
-    found["infeasible_max_s"] = max(infeasible, default=None)
+    infeasible = [case for case in done if case["status"] == "infeasible"]
+    for key in ("solve_s", "cpu_s"):
+        found[f"infeasible_max_{key}"] = max((case[key] for case in infeasible), default=None)
     return found
 
 
@@ -252,11 +265,14 @@ def summary_text(title: str, found: dict[str, Any]) -> str:
     text = (
         f"{title}: {found['cases']} cases, {found['failed']} failed, {found['unproved']} stopped "
         f"by the limit; solve median {found['median_s']:.2f} s (CPU time "
-        f"{found['median_cpu_s']:.2f} s), 90th percentile {found['p90_s']:.2f} s, max "
-        f"{found['max_s']:.2f} s; "
+        f"{found['median_cpu_s']:.2f} s), 95th percentile {found['p95_s']:.2f} s "
+        f"({found['p95_cpu_s']:.2f} s), max {found['max_s']:.2f} s ({found['max_cpu_s']:.2f} s); "
     )
-    if found["infeasible_max_s"] is not None:
-        text += f"infeasible max {found['infeasible_max_s']:.2f} s; "
+    if found["infeasible_max_solve_s"] is not None:
+        text += (
+            f"infeasible max {found['infeasible_max_solve_s']:.2f} s "
+            f"({found['infeasible_max_cpu_s']:.2f} s); "
+        )
     return f"{text}peak memory max {found['peak_mib']:.0f} MiB."
 
 
@@ -276,18 +292,38 @@ def _ortools_version() -> str:
     return version("ortools")
 
 
-def run(files: Sequence[Path], time_limit_s: float) -> dict[str, Any]:
-    """Measure all variants of ``files``, printing a table as it grows."""
+def by_gpus(cases: Sequence[dict[str, Any]]) -> str:
+    """Cases by their number of GPUs, as a Markdown table."""
+    lines = [
+        "| GPUs | cases | median s | median cpu s | max s | median cells | peak MiB |",
+        "|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    done = [case for case in cases if case["status"] != "failed"]
+    for gpus in sorted({case["gpus"] for case in done}):
+        some = [case for case in done if case["gpus"] == gpus]
+        wall, cpu, cells = ([case[key] for case in some] for key in ("solve_s", "cpu_s", "cells"))
+        lines.append(
+            f"| {gpus:,} | {len(some)} | {statistics.median(wall):.2f} "
+            f"| {statistics.median(cpu):.2f} | {max(wall):.2f} "
+            f"| {statistics.median(cells):,.0f} | {max(case['peak_mib'] for case in some):.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def run(cases_: Sequence[tuple[str, str, dict[str, Any]]], time_limit_s: float) -> dict[str, Any]:
+    """Measure all variants, printing a table as it grows."""
     report: dict[str, Any] = {"machine": machine(), "time_limit_s": time_limit_s}
     print(report["machine"])
     titles = {"as written": "As written", "free": "Everything free"}
     cases: list[dict[str, Any]] = []
     shown = ""
-    for name, variant, scenario in variants(files):
+    for name, variant, scenario in cases_:
         if variant != shown:
             print(f"\n{titles[variant]}:\n\n{_HEAD}")
             shown = variant
-        case = {"name": name, "variant": variant, **in_fresh_process(scenario, time_limit_s)}
+        gpus, seq_len = size(scenario)
+        case = {"name": name, "variant": variant, "gpus": gpus, "seq_len": seq_len}
+        case |= in_fresh_process(scenario, time_limit_s)
         cases.append(case)
         print(row(case), flush=True)
     report["cases"] = cases
@@ -295,6 +331,7 @@ def run(files: Sequence[Path], time_limit_s: float) -> dict[str, Any]:
     print()
     for variant, title in titles.items():
         print(f"- {summary_text(title, report['summary'][variant])}")
+    print(f"\nEverything free, by GPUs:\n\n{by_gpus([c for c in cases if c['variant'] == 'free'])}")
     report["starts"] = starts()
     print(f"\nStart-up, {STARTS} runs each:\n")
     print("| command | least s | median s | imports OR-Tools |\n|---|--:|--:|---|")
@@ -307,7 +344,9 @@ def run(files: Sequence[Path], time_limit_s: float) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; 0, or 1 if a scenario failed or was not proved."""
     parser = argparse.ArgumentParser(description="Time meshplan on scenarios.")
-    parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="default: all seeds")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*", type=Path, help="default: seeds and instances"
+    )
     parser.add_argument("--json", metavar="PATH|-", help="write all figures there, too")
     parser.add_argument("--time-limit", metavar="S", type=float, default=120.0)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -323,11 +362,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure_all(given: argparse.Namespace) -> int:
     from benchmarks.command_line import Results, dumps
+    from benchmarks.solve_instances import instances
 
     files = given.files or sorted((ROOT / "scenarios/seed").glob("*.yaml"))
+    cases = variants(files)
+    if not given.files:
+        cases += [(one["name"], "free", one) for one in instances()]
     results = Results({"--json": given.json}, files)
     with results.printing():
-        report = run(files, given.time_limit)
+        report = run(cases, given.time_limit)
     results.deliver("--json", lambda: dumps(report))
     bad = sum(one["failed"] + one["unproved"] for one in report["summary"].values())
     return 1 if bad else 0

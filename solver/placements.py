@@ -135,13 +135,13 @@ def exact_bounds(
     if fixed_slots(problem, shape.pp, shape.vpp) is not None:
         return None
     bounds = Bounds(problem, shape, costs, np.array([ga]))
-    ranges = bounds.rank_ranges(most_peak, most_step)
-    if ranges is None:
+    within_limits = bounds.rank_ranges(most_peak, most_step)
+    if within_limits is None:
         return IMPOSSIBLE
-    narrowed = _narrowed(problem.model.layers, ranges)
-    if any(low > high for low, high in narrowed):
+    ranges = _narrowed(problem.model.layers, within_limits)
+    if any(low > high for low, high in ranges):
         return IMPOSSIBLE
-    all_ = placements(problem, replace(shape, level=0, extra=0), narrowed)
+    all_ = placements(problem, replace(shape, level=0, extra=0), ranges)
     if all_ is None:
         return None
     step = _steps(problem, shape, costs, ga, all_.slot_kinds)

@@ -23,6 +23,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.bounds import most_in_time
 from meshplan.solver.costs import CellCosts, StaticCosts, mtp_time_us
+from meshplan.solver.found import InternalError
 from meshplan.solver.progress import LimitReached
 from meshplan.solver.shapes import Shape, least_layers, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
@@ -98,7 +99,9 @@ class _Program:
         self.layers: list[Any] = []
         self.most = self._most_on_a_rank()
         self.slot_kinds = self._fixed_kinds() if self.fixed is not None else self._free_kinds()
-        self.step = self.model.new_int_var(0, _LONGEST_US, "step")
+        #: Within the limit every time is; a smaller domain keeps sums of large batches in 64 bits.
+        self.longest = min(_LONGEST_US, max(goal.most_step))
+        self.step = self.model.new_int_var(0, self.longest, "step")
         self.peak = self.model.new_int_var(0, min(_LARGEST, goal.most_peak), "peak")
         self._post_time()
         self._post_memory()
@@ -173,9 +176,9 @@ class _Program:
 
     def _post_time(self) -> None:
         pp, vpp, model, costs = self.shape.pp, self.shape.vpp, self.model, self.costs
-        bottleneck = model.new_int_var(0, _LONGEST_US, "bottleneck")
-        heaviest = model.new_int_var(0, _LONGEST_US, "heaviest")
-        exposed = model.new_int_var(0, _LONGEST_US, "exposed")
+        bottleneck = model.new_int_var(0, self.longest, "bottleneck")
+        heaviest = model.new_int_var(0, self.longest, "heaviest")
+        exposed = model.new_int_var(0, self.longest, "exposed")
         most = self._most_layers()
         last = pp * vpp - 1
         mtp_us = mtp_time_us(self.problem, costs)
@@ -352,6 +355,8 @@ class _Program:
             status = solver.solve(self.model)
             if status == cp_model.INFEASIBLE:
                 return None
+            if status == cp_model.MODEL_INVALID:
+                raise InternalError(f"CP-SAT refuses the program: {self.model.validate()}")
             if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
                 raise LimitReached
             cell = next(i for i, literal in enumerate(self.chosen) if solver.boolean_value(literal))

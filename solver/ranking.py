@@ -12,8 +12,8 @@ import numpy as np
 
 from meshplan.constraints.problem import QUANTA_PER_GIB
 from meshplan.solver.found import Found, canonical_key
-from meshplan.solver.regions import UNLIMITED, Pool, Region, in_order
-from meshplan.solver.search import DISTINCT, Search
+from meshplan.solver.regions import DISTINCT, UNLIMITED, Cell, Region, in_order
+from meshplan.solver.search import Search
 
 #: Cells that are refined first, at least; each round refines four times as many.
 _FIRST_ROUND = 256
@@ -27,7 +27,7 @@ def degree_tuple(decisions: dict[str, int | str]) -> tuple[int, ...]:
 
 def in_order_of_bounds(
     search: Search, regions: Sequence[Region], dp: int | None = None
-) -> Iterator[tuple[int, Pool]]:
+) -> Iterator[tuple[int, Cell]]:
     """All cells (with this ``dp``), by the bound of their scaled step time, refined as needed."""
     rows = None if dp is None else (lambda region: region.dp == dp)
     chosen = [r.bounds if dp is None else r.bounds[r.dp[r.indices[0]] == dp] for r in regions]
@@ -55,7 +55,8 @@ def fastest_tuples(search: Search, regions: Sequence[Region], count: int) -> lis
         last = sorted(map(step, best))[count - 1] if len(best) >= count else UNLIMITED
         if bound >= last:
             break
-        degrees = degree_tuple(cell.decisions(0))
+        pool, place = cell
+        degrees = degree_tuple(pool.decisions(place))
         most = min(last, step(degrees)) - 1 if degrees in best else last - 1
         if bound > most:
             continue

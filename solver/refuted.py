@@ -23,20 +23,29 @@ class Refuted:
     """Excluded cells by pipeline shape and batch size, each with the limits it was excluded in."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[Shape, int], list[Array]] = {}
+        self._rows: dict[tuple[Shape, int], Array] = {}
+        self._used: dict[tuple[Shape, int], int] = {}
 
     def add(self, shape: Shape, gbs: int, vector: Array, most_step: int, most_peak: int) -> None:
         """Record that no plan of the cell has at most this step time and peak."""
-        limits = np.array([-most_step, -most_peak], dtype=np.int64)
-        self._rows.setdefault((shape, gbs), []).append(np.concatenate([vector, limits]))
+        row = np.concatenate([vector, [-most_step, -most_peak]])
+        key = (shape, gbs)
+        rows, used = self._rows.get(key), self._used.get(key, 0)
+        if rows is None or used == len(rows):
+            more = np.empty((max(4, 2 * used), len(row)), dtype=np.int64)
+            if rows is not None:
+                more[:used] = rows
+            rows = self._rows[key] = more
+        rows[used] = row
+        self._used[key] = used + 1
 
     def excludes(
         self, shape: Shape, gbs: int, vector: Array, most_step: int, most_peak: int
     ) -> bool:
         """Whether a recorded cell excludes this one within these limits."""
         rows = self._rows.get((shape, gbs))
-        if not rows:
+        if rows is None:
             return False
-        limits = np.array([-most_step, -most_peak], dtype=np.int64)
-        wanted = np.concatenate([vector, limits])
-        return bool(np.any(np.all(np.stack(rows) <= wanted, axis=1)))
+        wanted = np.concatenate([vector, [-most_step, -most_peak]])
+        known = rows[: self._used[shape, gbs]]
+        return bool((known <= wanted).all(axis=1).any())

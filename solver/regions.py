@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,10 +26,13 @@ from meshplan.solver.bounds import (
 from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_costs
 from meshplan.solver.meshes import MESH
 from meshplan.solver.progress import LimitReached
+from meshplan.solver.refuted import cost_vectors
 from meshplan.solver.screen import AnyVppBounds
 from meshplan.solver.shapes import Shape, free_shapes, live_class
 from meshplan.solver.space import build_axes, fixed_slots, vpp_choices
 
+#: Degrees in which alternatives differ from each other.
+DISTINCT = ("tp", "cp", "pp", "ep", "etp")
 #: Longest step that is looked at, us (51 days); times the largest batch it stays below 2^63.
 UNLIMITED = 1 << 42
 #: Cells are looked up one by one where fewer than one in so many are left.
@@ -78,6 +81,13 @@ class Region:
         return self.axes.column("dp")
 
     @cached_property
+    def degrees(self) -> list[tuple[int, ...]]:
+        """:data:`DISTINCT` degrees of each mesh row."""
+        pp = np.full(len(self.ga), self.pp)
+        columns = [pp if name == "pp" else self.axes.column(name) for name in DISTINCT]
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    @cached_property
     def cheapest_costs(self) -> CellCosts:
         """The costs, with the least transfer time over all virtual pipeline degrees."""
         return self.costs.any_vpp()
@@ -113,15 +123,20 @@ class Pool:
             step=self.step[chosen],
         )
 
-    def least_step(self) -> int:
-        """Bound of the first cell's step time, us (not scaled)."""
-        return int(self.step[0])
+    @cached_property
+    def vectors(self) -> Array:
+        """All costs of each cell, one row a cell."""
+        return cost_vectors(self.costs, self.ga)
 
     def decisions(self, cell: int) -> dict[str, Value]:
         """All decisions of one cell."""
         return self.region.axes.values(
             (*(int(index[cell]) for index in self.indices), self.vpp_index)
         )
+
+
+#: One cell: a pool, and its position there.
+Cell: TypeAlias = tuple[Pool, int]
 
 
 @dataclass
@@ -420,7 +435,7 @@ class Space:
         return most * gbs // self.largest_batch
 
 
-def in_order(pools: Sequence[Pool], keys: Sequence[Array]) -> Iterator[tuple[int, Pool]]:
+def in_order(pools: Sequence[Pool], keys: Sequence[Array]) -> Iterator[tuple[int, Cell]]:
     """Cells one by one in the order of their keys, ties in the order of the pools."""
     if not pools:
         return
@@ -429,4 +444,4 @@ def in_order(pools: Sequence[Pool], keys: Sequence[Array]) -> Iterator[tuple[int
     position = np.concatenate([np.arange(len(key)) for key in keys])
     for index in np.argsort(merged, kind="stable"):
         pool = pools[int(owner[index])]
-        yield int(merged[index]), pool.take(position[index : index + 1])
+        yield int(merged[index]), (pool, int(position[index]))

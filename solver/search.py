@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -31,8 +32,8 @@ from meshplan.solver.found import Found, InternalError, canonical_key, to_layout
 from meshplan.solver.judge import active_rules, cost
 from meshplan.solver.placements import IMPOSSIBLE, exact_bounds
 from meshplan.solver.program import Answer, Goal, solve_program
-from meshplan.solver.refuted import Refuted, cost_vectors
-from meshplan.solver.regions import UNLIMITED, Pool, Region, Space, in_order
+from meshplan.solver.refuted import Refuted
+from meshplan.solver.regions import UNLIMITED, Cell, Pool, Region, Space, in_order
 
 #: Cells that the first round of deepening looks at, at least; each round looks at twice as many.
 _FIRST_ROUND = 256
@@ -42,8 +43,6 @@ _GROWTH = 1.02
 _ROOMIEST = 16
 #: How far beyond the limit of its round a program may look for a plan.
 _WIDER = 1.3
-#: Degrees in which alternatives differ from each other.
-DISTINCT = ("tp", "cp", "pp", "ep", "etp")
 #: Parts of the tolerance within which other degrees are looked for, one after the other.
 _ROUNDS = (0.1, 0.3, 1)
 
@@ -79,21 +78,30 @@ class Search:
 
     # -- the programs ----------------------------------------------------------------------------
 
-    def _solve(self, cell: Pool, minimise: str, most: int, peak: int, least: int) -> Answer | None:
-        """Best split of one cell, or None if none lies within the limits."""
-        gbs = int(cell.scale[0])
-        most_step = int(self.space.unscaled(most, cell.scale)[0])
-        vector = cost_vectors(cell.costs, cell.ga)[0]
-        if self.refuted.excludes(cell.shape, gbs, vector, most_step, peak):
+    def _solve(
+        self, cell: Cell, minimise: str, most: int, peak: int, least: int = 0
+    ) -> Found | None:
+        """Plan of one cell with the best split, or None if none lies within the limits.
+
+        ``least`` is a lower bound of the peak.
+        """
+        pool, index = cell
+        gbs = int(pool.scale[index])
+        most_step = int(self.space.unscaled(most, pool.scale[index]))
+        vector = pool.vectors[index]
+        if self.refuted.excludes(pool.shape, gbs, vector, most_step, peak):
             return None
-        answer = self._answer(cell, Goal(minimise, [most_step], peak, least))
+        single = pool.take(np.array([index]))
+        least = int(pool.step[index]) if minimise == "step" else least
+        answer = self._answer(single, Goal(minimise, [most_step], peak, least))
         if answer is None:
-            self.refuted.add(cell.shape, gbs, vector, most_step, peak)
-        elif answer.proved and minimise == "step":
-            self.refuted.add(cell.shape, gbs, vector, answer.objective - 1, peak)
+            self.refuted.add(pool.shape, gbs, vector, most_step, peak)
+            return None
+        if answer.proved and minimise == "step":
+            self.refuted.add(pool.shape, gbs, vector, answer.objective - 1, peak)
         elif answer.proved:
-            self.refuted.add(cell.shape, gbs, vector, most_step, answer.objective - 1)
-        return answer
+            self.refuted.add(pool.shape, gbs, vector, most_step, answer.objective - 1)
+        return self._found(single, answer, minimise)
 
     def _answer(self, cell: Pool, goal: Goal) -> Answer | None:
         """Best split of one cell, from all its placements if they are few, else by a program."""
@@ -134,10 +142,9 @@ class Search:
             )
         return found
 
-    def best_of(self, cell: Pool, most: int, peak: int) -> Found | None:
+    def best_of(self, cell: Cell, most: int, peak: int) -> Found | None:
         """The fastest plan of one cell within a scaled step time and a peak, if there is one."""
-        answer = self._solve(cell, "step", most, peak, cell.least_step())
-        return None if answer is None else self._found(cell, answer, "step")
+        return self._solve(cell, "step", most, peak)
 
     def best_step(self) -> int | None:
         """Scaled step time of the best plan so far."""
@@ -175,9 +182,9 @@ class Search:
     def _any_of(self, pools: Iterable[Pool]) -> bool:
         for pool in pools:
             for _, cell in in_order([pool], [pool.least]):
-                answer = self._solve(cell, "step", UNLIMITED, self.capacity, cell.least_step())
-                if answer is not None:
-                    self.best = self._found(cell, answer, "step")
+                found = self._solve(cell, "step", UNLIMITED, self.capacity)
+                if found is not None:
+                    self.best = found
                     return True
         return False
 
@@ -218,9 +225,9 @@ class Search:
                 break
             self.bound = max(self.bound, bound)
             limit = wide if best is None else min(wide, best - 1)
-            answer = self._solve(cell, "step", limit, self.capacity, cell.least_step())
-            if answer is not None:
-                self.best = self._found(cell, answer, "step")
+            found = self._solve(cell, "step", limit, self.capacity)
+            if found is not None:
+                self.best = found
                 best = self.scaled_step(self.best)
             self._tell(best)
         return best
@@ -233,13 +240,13 @@ class Search:
         """Cells with the most DP for which some plan within ``most`` exists."""
         degrees = [r.dp[r.indices[0][r.bounds <= most]] for r in regions]
         for dp in sorted({int(v) for one in degrees for v in np.unique(one)}, reverse=True):
-            chosen = self.space.pools(regions, most, lambda region, dp=dp: region.dp == dp)  # type: ignore[misc]
+            chosen = self.space.pools(regions, most, partial(_with_dp, dp))
             if self.best is not None and self.best.decisions["dp"] == dp:
                 return chosen
             for _, cell in in_order(chosen, [pool.least for pool in chosen]):
-                answer = self._solve(cell, "step", most, self.capacity, cell.least_step())
-                if answer is not None:
-                    self.best = self._found(cell, answer, "step")
+                found = self._solve(cell, "step", most, self.capacity)
+                if found is not None:
+                    self.best = found
                     return chosen
         return []
 
@@ -258,9 +265,9 @@ class Search:
             if _whole_gib(bound) >= limit:
                 break
             below = _whole_gib(limit) - QUANTA_PER_GIB
-            answer = self._solve(cell, "peak", most, below, bound)
-            if answer is not None:
-                self.best = self._found(cell, answer, "peak")
+            found = self._solve(cell, "peak", most, below, bound)
+            if found is not None:
+                self.best = found
                 limit = _whole_gib(self.best.peak)
         return limit
 
@@ -279,9 +286,9 @@ class Search:
         for bound, cell in in_order(kept, [pool.least for pool in kept]):
             if bound >= best:
                 break
-            answer = self._solve(cell, "step", best - 1, peak, cell.least_step())
-            if answer is not None:
-                self.best = self._found(cell, answer, "step")
+            found = self._solve(cell, "step", best - 1, peak)
+            if found is not None:
+                self.best = found
                 best = self.scaled_step(self.best)
         ties = [
             (canonical_key(pool.decisions(i)), pool, i)
@@ -290,10 +297,9 @@ class Search:
             if pool.least[i] <= best
         ]
         for _, pool, i in sorted(ties, key=lambda item: item[0]):
-            single = pool.take(np.array([i]))
-            answer = self._solve(single, "step", best, peak, single.least_step())
-            if answer is not None:
-                self.best = self._found(single, answer, "step")
+            found = self._solve((pool, i), "step", best, peak)
+            if found is not None:
+                self.best = found
                 return
 
     def others(
@@ -307,28 +313,29 @@ class Search:
         tried = set(seen)
         for part in _ROUNDS:
             limit = self.bound + int((most - self.bound) * part)
-            pools = self.space.pools(regions, limit, lambda region: _other_degrees(region, tried))
+            pools = self.space.pools(regions, limit, partial(_other_degrees, tried))
             for _, cell in in_order(pools, [pool.least for pool in pools]):
                 if len(found) == count:
                     return found
-                named = cell.decisions(0)
-                degrees = tuple(int(named[name]) for name in DISTINCT)
+                pool, index = cell
+                degrees = pool.region.degrees[int(pool.indices[0][index])]
                 if degrees in tried:
                     continue
                 tried.add(degrees)
-                answer = self._solve(cell, "step", most, self.capacity, cell.least_step())
-                if answer is not None:
-                    found.append(self._found(cell, answer, "step"))
+                other = self._solve(cell, "step", most, self.capacity)
+                if other is not None:
+                    found.append(other)
         return found
 
 
-def _other_degrees(region: Region, tried: set[tuple[int, ...]]) -> Mask:
+def _with_dp(dp: int, region: Region) -> Mask:
+    """Mesh rows with this data parallelism."""
+    return np.equal(region.dp, dp)
+
+
+def _other_degrees(tried: set[tuple[int, ...]], region: Region) -> Mask:
     """Mesh rows with degrees that were not tried yet."""
-    columns = [
-        region.axes.column(name).tolist() if name != "pp" else [region.pp] * len(region.ga)
-        for name in DISTINCT
-    ]
-    return np.array([row not in tried for row in zip(*columns, strict=True)], dtype=bool)
+    return np.array([row not in tried for row in region.degrees], dtype=bool)
 
 
 def _whole_gib(quanta: int) -> int:

@@ -102,38 +102,41 @@ def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTabl
     others = tuple(kind for kind in problem.kinds if kind != main)
     vectors = shape.moments(rank)
     fixed = fixed_slots(problem, shape.pp, shape.vpp)
-    fewest = [_fewest(problem, shape, r, most) for r in range(rank)]
-    earlier = sum(shape.chunks(r, n)[0] for r, n in enumerate(fewest))
-    entries: list[tuple[tuple[int, ...], dict[LayerKind, tuple[tuple[int, int], ...]]]] = []
+    chunks: list[tuple[int, ...]] = []
+    ranges: dict[LayerKind, list[tuple[tuple[int, int], ...]]] = {}
     if fixed is not None:
         slots = rank_slots(fixed, shape.pp, rank)
-        entries.append((tuple(s.count for s in slots), _exact(problem, slots, others)))
+        chunks.append(tuple(s.count for s in slots))
+        counts = [kind_counts(problem.model, slot) for slot in slots]
+        ranges = {kind: [tuple((c[kind], c[kind]) for c in counts)] for kind in others}
     else:
-        for n in range(least_layers(shape, rank), most + 1):
-            chunks = shape.chunks(rank, n)
-            ranges = {
-                kind: rank_kind_range(problem, kind, chunks, shape.pp, rank, earlier)
-                for kind in others
-            }
-            entries.append((chunks, ranges))
-    live: list[int] = []
-    count: dict[LayerKind, list[tuple[int, int]]] = {kind: [] for kind in others}
-    live_count: dict[LayerKind, list[tuple[int, int]]] = {kind: [] for kind in others}
-    for chunks, ranges in entries:
-        best = max(vectors, key=lambda x, c=chunks: _dot(x, c))  # type: ignore[misc]
-        live.append(_dot(best, chunks))
-        for kind in others:
-            lows, highs = [r[0] for r in ranges[kind]], [r[1] for r in ranges[kind]]
-            count[kind].append((sum(lows), sum(highs)))
-            live_count[kind].append((_dot(best, lows), _dot(best, highs)))
+        fewest = [_fewest(problem, shape, r, most) for r in range(rank)]
+        earlier = sum(shape.chunks(r, n)[0] for r, n in enumerate(fewest))
+        chunks += [shape.chunks(rank, n) for n in range(least_layers(shape, rank), most + 1)]
+        ranges = {
+            kind: [rank_kind_range(problem, kind, c, shape.pp, rank, earlier) for c in chunks]
+            for kind in others
+        }
+    sizes = np.array(chunks, dtype=np.int64).reshape(-1, shape.vpp)
+    moments = np.array(vectors, dtype=np.int64)
+    alive = sizes @ moments.T
+    # The moment at which most is alive if all layers are alike.
+    best = moments[alive.argmax(axis=1)]
+    count: dict[LayerKind, tuple[Array, Array]] = {}
+    live_count: dict[LayerKind, tuple[Array, Array]] = {}
+    for kind in others:
+        limits = np.array(ranges[kind], dtype=np.int64).reshape(-1, shape.vpp, 2)
+        low, high = limits[:, :, 0], limits[:, :, 1]
+        count[kind] = low.sum(axis=1), high.sum(axis=1)
+        live_count[kind] = (best * low).sum(axis=1), (best * high).sum(axis=1)
     chunk = mtp_slot(problem, shape) // shape.pp
     late = max(vectors, key=lambda x: (x[chunk], sum(x)))
     return RankTable(
-        layers=np.array([sum(chunks) for chunks, _ in entries], dtype=np.int64),
-        live=np.array(live, dtype=np.int64),
-        count={kind: _columns(pairs) for kind, pairs in count.items()},
-        live_count={kind: _columns(pairs) for kind, pairs in live_count.items()},
-        live_with_mtp=np.array([_dot(late, chunks) for chunks, _ in entries], dtype=np.int64),
+        layers=sizes.sum(axis=1),
+        live=alive.max(axis=1, initial=0),
+        count=count,
+        live_count=live_count,
+        live_with_mtp=sizes @ np.array(late, dtype=np.int64),
         mtp_live=late[chunk],
         most_live=max(max(vector) for vector in vectors),
     )
@@ -161,22 +164,6 @@ def most_layers(problem: Problem, shape: Shape) -> int:
     """Most layers that one rank can hold while the others keep their fewest."""
     fewest = [least_layers(shape, rank) for rank in range(shape.pp)]
     return problem.model.layers - sum(fewest) + max(fewest)
-
-
-def _exact(
-    problem: Problem, slots: tuple[Slot, ...], others: tuple[LayerKind, ...]
-) -> dict[LayerKind, tuple[tuple[int, int], ...]]:
-    counts = [kind_counts(problem.model, slot) for slot in slots]
-    return {kind: tuple((c[kind], c[kind]) for c in counts) for kind in others}
-
-
-def _columns(pairs: list[tuple[int, int]]) -> tuple[Array, Array]:
-    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return array[:, 0], array[:, 1]
-
-
-def _dot(a: tuple[int, ...], b: tuple[int, ...] | list[int]) -> int:
-    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def free_shapes(problem: Problem, pp: int, vpp: int, level: int) -> tuple[Shape, ...]:

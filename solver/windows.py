@@ -10,29 +10,39 @@ from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 
 
-@lru_cache(maxsize=4096)
-def kind_range(
-    problem: Problem, kind: LayerKind, length: int, first: int, after: int
-) -> tuple[int, int]:
-    """Least and most layers of ``kind`` in a run of ``length`` consecutive layers.
+class Windows:
+    """Runs of consecutive layers of a model, and how many layers of one kind they hold."""
 
-    Parameters
-    ----------
-    first
-        At least this many layers come before the run.
-    after
-        At least this many come after it.
-    """
-    total, prefix = problem.model.layers, _prefix(problem, kind)
-    starts = range(first, total - length - after + 1)
-    counts = [prefix[start + length] - prefix[start] for start in starts]
-    return (min(counts), max(counts)) if counts else (0, length)
+    def __init__(self, is_kind: Sequence[bool]) -> None:
+        self._prefix = [0, *accumulate(int(one) for one in is_kind)]
+        self._counts: dict[int, list[int]] = {}
+        self._ranges: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def range(self, length: int, first: int, after: int) -> tuple[int, int]:
+        """Least and most layers of the kind in a run of ``length`` consecutive layers.
+
+        Parameters
+        ----------
+        first
+            At least this many layers come before the run.
+        after
+            At least this many come after it.
+        """
+        key = (length, first, after)
+        if key not in self._ranges:
+            if length not in self._counts:
+                ends = zip(self._prefix, self._prefix[length:], strict=False)
+                self._counts[length] = [end - start for start, end in ends]
+            end = max(0, len(self._prefix) - length - after)
+            counts = self._counts[length][first:end]
+            self._ranges[key] = (min(counts), max(counts)) if counts else (0, length)
+        return self._ranges[key]
 
 
 @lru_cache(maxsize=256)
-def _prefix(problem: Problem, kind: LayerKind) -> list[int]:
-    """Layers of ``kind`` before each layer, and in all."""
-    return [0, *accumulate(int(k == kind) for k in problem.model.layer_kinds)]
+def windows(problem: Problem, kind: LayerKind) -> Windows:
+    """Windows of one kind of layer of a problem's model."""
+    return Windows([k == kind for k in problem.model.layer_kinds])
 
 
 def rank_kind_range(
@@ -48,7 +58,7 @@ def rank_kind_range(
     Every slot but the first and the last holds at least one layer, and the first chunks of the
     ranks before this one hold at least ``earlier`` layers together.
     """
-    slots = pp * len(chunks)
+    slots, all_ = pp * len(chunks), windows(problem, kind)
     ranges = []
     for chunk, length in enumerate(chunks):
         index = chunk * pp + rank
@@ -56,5 +66,5 @@ def rank_kind_range(
         behind = max(0, slots - index - 2)
         if index == 0:  # begins with the first layer
             behind = problem.model.layers - length
-        ranges.append(kind_range(problem, kind, length, before, behind))
+        ranges.append(all_.range(length, before, behind))
     return tuple(ranges)

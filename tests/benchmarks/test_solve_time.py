@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import solve_time
+from benchmarks.solve_instances import instances
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = """\
@@ -41,6 +42,25 @@ def test_free_variants_are_the_different_questions(tmp_path: Path) -> None:
     assert cases[2][2]["workload"]["seq_len"] == 4096, "the question itself stays"
 
 
+def test_instances_span_the_range() -> None:
+    """Tests that there are 60 or more, from 8 to 131,072 GPUs and up to 1M tokens."""
+    found = instances()
+    sizes = [solve_time.size(one) for one in found]
+    assert len(found) >= 60
+    assert len({one["name"] for one in found}) == len(found), "each has a name of its own"
+    assert {8, 131072} <= {gpus for gpus, _ in sizes}
+    assert max(length for _, length in sizes) == 1 << 20
+    assert all(not set(solve_time.ASKED) & set(one) for one in found), "all is free"
+
+
+def test_table_by_gpus_has_medians() -> None:
+    """Tests the median of 1, 2 and 9 s on 8 GPUs, and that failed cases are left out."""
+    case = {"status": "optimal", "gpus": 8, "cells": 5, "peak_mib": 100.0}
+    cases = [{**case, "solve_s": one, "cpu_s": one} for one in (1.0, 9.0, 2.0)]
+    table = solve_time.by_gpus([*cases, {"status": "failed", "gpus": 16}]).splitlines()
+    assert table[2:] == ["| 8 | 3 | 2.00 | 2.00 | 9.00 | 5 | 100 |"]
+
+
 @pytest.mark.parametrize(
     ("percent", "value"),
     [(50, 5), (90, 9), (91, 10), (100, 10), (0, 1)],
@@ -70,13 +90,13 @@ def test_report_has_the_figures(tmp_path: Path) -> None:
         ("free", "optimal"),
     ]
     for case in report["cases"]:
-        assert case["programs"] >= 1, "a plan comes from at least one program"
+        assert (case["gpus"], case["seq_len"]) == (8, 4096)
         assert 0 <= case["solver_s"] <= case["solve_s"] <= case["process_s"], "one within the other"
         assert case["peak_mib"] > 20, "no Python process with OR-Tools takes less"
     assert report["cases"][0]["cells"] < report["cases"][1]["cells"], "a pin leaves fewer"
-    assert report["summary"]["free"]["infeasible_max_s"] is None, "none is infeasible"
+    assert report["summary"]["free"]["infeasible_max_solve_s"] is None, "none is infeasible"
     assert [start["imports_ortools"] for start in report["starts"]] == [False, False]
-    assert "| toy | optimal |" in run.stdout
+    assert "| toy | 8 | 4,096 | optimal |" in run.stdout
 
 
 def test_failed_scenario_is_counted(tmp_path: Path) -> None:
@@ -85,5 +105,6 @@ def test_failed_scenario_is_counted(tmp_path: Path) -> None:
     file.write_text("meshplan: 1\nname: bad\n", "utf-8")
     measured = solve_time.in_fresh_process({"meshplan": 1, "name": "bad"}, 10)
     assert measured["status"] == "failed"
-    assert solve_time.summary([{"name": "bad", **measured}])["failed"] == 1
-    assert "| bad | failed |" in solve_time.row({"name": "bad", **measured})
+    case = {"name": "bad", "gpus": 8, "seq_len": 4096, **measured}
+    assert solve_time.summary([case])["failed"] == 1
+    assert "| bad | 8 | 4,096 | failed |" in solve_time.row(case)
