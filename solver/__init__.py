@@ -15,6 +15,7 @@
 ``refuted``      what an excluded cell says of others
 ``found``        a plan that a program found
 ``ranking``      the fastest degree tuples, the Pareto front
+``binding``      what holds a plan, in sentences
 ``relaxations``  what one step more of each limit, pin and resource gains
 ``listings``     both, for a proved plan, on request
 ``legality``     which rules and pins clash: a CP-SAT model with a switch for each fact

@@ -10,13 +10,13 @@ from typing import Literal
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
-from meshplan.constraints.memory.verdict import TIGHT_SHARE
-from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.constraints.problem import Problem
 from meshplan.scenarios.errors import InputError
+from meshplan.solver.binding import binding
 from meshplan.solver.conflict_text import broken_layout_rules
 from meshplan.solver.conflicts import conflict, floor
 from meshplan.solver.found import Found, InternalError, to_layout
-from meshplan.solver.judge import Cost, cost, violations
+from meshplan.solver.judge import cost, violations
 from meshplan.solver.listings import NOTHING, Wanted, alternative, with_listings
 from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.ranking import degree_tuple
@@ -167,7 +167,7 @@ class _Run:
             cost=spent,
             proof=proof,
             advisories=advise(self.problem, layout, spent.ranks),
-            binding=_binding(self.problem, layout, spent),
+            binding=binding(self.problem, layout, spent),
             alternatives=alternatives,
         )
 
@@ -197,26 +197,3 @@ def advise(
         if text is not None:
             found.append((advisory.id, text))
     return tuple(found)
-
-
-def _binding(problem: Problem, layout: Layout, spent: Cost) -> tuple[str, ...]:
-    """What holds the plan: memory, the heaviest rank, the bubble, DP."""
-    lines = []
-    heaviest = max(spent.ranks, key=lambda rank: rank.peak)
-    share = heaviest.peak / problem.capacity
-    if share > 1 - TIGHT_SHARE:
-        lines.append(
-            f"memory: stage {heaviest.rank} peaks at {heaviest.peak / QUANTA_PER_GIB:.1f} of "
-            f"{problem.capacity / QUANTA_PER_GIB:.1f} GiB ({share:.0%}, {heaviest.event})"
-        )
-    times = spent.time.rank_us
-    slowest = times.index(max(times))
-    mean = sum(times) / len(times)
-    if len(times) > 1:
-        lines.append(
-            f"pipeline: stage {slowest} is the slowest, {max(times) / mean - 1:.1%} over the mean; "
-            f"fill and drain take {spent.time.bubble_us / spent.time.step_us:.1%} of the step"
-        )
-    if layout.dp == 1:
-        lines.append("data parallelism: none left (dp = 1)")
-    return tuple(lines)

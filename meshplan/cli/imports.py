@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from meshplan.cli.import_runs import import_runs
+from meshplan.cli.import_topology import import_topology
 
 if TYPE_CHECKING:
     from meshplan.cli.whole_file import WholeFile
@@ -100,6 +101,7 @@ def import_hf_model(file: str, name: str | None, output: str | None, as_json: bo
 
 
 imports.add_command(import_runs)
+imports.add_command(import_topology)
 
 
 def argument_findings(arguments: MegatronArguments, part: ScenarioPart) -> list[str]:

@@ -87,6 +87,14 @@ def what_to_know(
     return tuple(notes)
 
 
+def shortened(name: str, width: int) -> str:
+    """``name`` in so many characters; of a long one the middle goes, as ends tell runs apart."""
+    if len(name) <= width:
+        return name
+    end = (width - 1) // 2
+    return f"{name[: width - 1 - end]}…{name[-end:]}"
+
+
 def _chosen(run: Run) -> Iterator[str]:
     """What decides the time, was not stated, and was chosen for being fast or legal."""
     for note in run.notes:
@@ -97,4 +105,4 @@ def _chosen(run: Run) -> Iterator[str]:
                 yield name
 
 
-__all__ = ["provenance", "what_to_know"]
+__all__ = ["provenance", "shortened", "what_to_know"]

@@ -51,8 +51,8 @@ def comparison_sections(data: dict[str, Any], labels: tuple[str, str]) -> Iterat
     """What differs, the time by part, and each decision changed alone; ``labels`` head columns."""
     if data["differences"]:
         yield _titled("Decisions that differ", _difference_table(data["differences"], labels))
-    if data["comparison"] is not None:
-        comparison = data["comparison"]
+    comparison = data["comparison"]
+    if comparison is not None and comparison["verdict"] != "equal":
         title = "Time of a step"
         if comparison["scale"] != 1:
             title += f", {labels[1]} × {comparison['scale']:g} for the same work"

@@ -75,7 +75,9 @@ def _plans(data: dict[str, Any], plans: Sequence[dict[str, Any]]) -> Table:
         text = short_layout(one)
         if layout["gbs"] != data["layout"]["gbs"]:
             text += f" gbs={layout['gbs']}"
-        text += f"; recompute {recompute_text(one)}; optimizer {offload_text(one)}"
+        text += f"; recompute {recompute_text(one)}"
+        if one["optimizer_offload"]:
+            text += f"; optimizer {offload_text(one)}"
         table.add_row(
             seconds(one["step_s"]),
             f"{relative_time(data, one['step_s'], layout['gbs']):+.1%}",

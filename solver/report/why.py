@@ -89,6 +89,8 @@ def _rows(report: WhyReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         report.answer.status if optimum["status"] != "optimal" else "optimum",
         figures(optimum, data["given"]),
     )
+    if pinned := [pin.decision for pin in report.problem.pins if pin.path.startswith("layout.")]:
+        yield "pinned", f"{', '.join(pinned)}: the optimum keeps to what the scenario pins"
     if data["least_s"] is not None and data["comparison"] is not None:
         gain = 1 - data["least_s"] / data["comparison"]["given_s"]
         text = f"no layout of the search takes less than {seconds(data['least_s'])}"
