@@ -127,18 +127,47 @@ def assemble(
         leaf_domains=leaf_domains,
         node_names=tuple(node for domain in order for node in members[domain]),
     )
-    notes = tuple(f"{one.id}: {one}" for one in told)
-    told += cluster_findings(cluster, inventories)
+    return imported(cluster, source, told, cluster_findings(cluster, inventories), group, gpus)
+
+
+def imported(
+    cluster: Cluster,
+    source: str,
+    decided: Sequence[Finding],
+    judged: Sequence[Finding],
+    group: int | None = None,
+    gpus: int | None = None,
+) -> ImportedCluster:
+    """The part of ``cluster`` that is kept, with its findings.
+
+    Parameters
+    ----------
+    cluster
+        All that the files have.
+    source
+        Where its NVLink domains come from.
+    decided
+        Findings about the files and what was made of them; they become notes of the cluster.
+    judged
+        Findings about the cluster as a whole.
+    group, gpus
+        As for :func:`assemble`.
+
+    Raises
+    ------
+    ClusterError
+        If no domain holds a group, or ``gpus`` is no count of whole groups.
+    """
+    idle: list[Finding] = []
     if group is not None or gpus is not None:
         whole, cluster = cluster, packed_cluster(cluster, group or 1, gpus)
         idle = _idle(whole, cluster, group or 1)
-        told += idle
-        notes = (*(f"{one.id}: {one}" for one in idle), *notes)
+    notes = tuple(f"{one.id}: {one}" for one in (*idle, *decided))
     return ImportedCluster(
         replace(cluster, notes=notes[:MAX_NOTES]),
         source,
         dict(sorted(Counter(cluster.domains).items(), reverse=True)),
-        tuple(told),
+        (*decided, *judged, *idle),
     )
 
 
