@@ -14,7 +14,7 @@ from meshplan.topologies.cluster import MAX_GPUS, Cluster
 from meshplan.topologies.errors import ClusterError
 from meshplan.topologies.findings import cluster_findings, node_findings
 from meshplan.topologies.grouping import DomainSource, in_order, leaf_switches, nvlink_domains
-from meshplan.topologies.inventory import Fabric, Finding, Inventory, NodeReading, some
+from meshplan.topologies.inventory import Fabric, Finding, Inventory, NodeReading, counted, some
 from meshplan.topologies.node_types import NodeType
 from meshplan.topologies.packing import packed_cluster
 
@@ -179,7 +179,7 @@ def _idle(whole: Cluster, used: Cluster, group: int) -> list[Finding]:
     if group > 1:
         text += f", so that each NVLink domain holds whole groups of {group}"
     if gone := len(whole.domains) - len(used.domains):
-        text += f"; {gone} domains are not used"
+        text += f"; {counted(gone, 'domain is', 'domains are')} not used"
     return [Finding("idle-gpus", text)]
 
 
@@ -189,7 +189,10 @@ def _missing(inventories: Sequence[Inventory], names: tuple[str, ...]) -> list[F
     for one in inventories if len(inventories) > 1 else ():
         own = set(one.nodes)
         if absent := [node for node in names if node not in own]:
-            text = f"{len(absent)} nodes of other files are not in the {one.form}: {some(absent)}"
+            text = (
+                f"not in the {one.form}: {counted(len(absent), 'node', 'nodes')}"
+                f" of other files, {some(absent)}"
+            )
             file = one.findings[0].file if one.findings else ""
             findings.append(Finding("in-one-file-only", text, file=file))
     return findings
