@@ -68,8 +68,8 @@ def import_topology(
 ) -> None:
     """Read files about one cluster, and print what was understood and found.
 
-    FILEs describe the same nodes and are overlaid.  Nothing is repaired silently: each finding says
-    what is odd and what was made of it.
+    FILEs describe the same nodes and are overlaid; `-` is standard input.  Nothing is
+    repaired silently: each finding says what is odd and what was made of it.
     """
     from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.scenarios.errors import InputError
