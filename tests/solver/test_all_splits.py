@@ -51,7 +51,7 @@ def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def scenario(rng: random.Random, pp: int, vpp: int) -> dict[str, Any]:
-    """A model of a random family on ``2 * pp`` GPUs with all but micro-batches and options given."""
+    """A random model on ``2 * pp`` GPUs with all but the micro-batches given."""
     card = draw_card(rng, rng.choice(sorted(FAMILIES)))
     return {
         "meshplan": 1,
