@@ -118,7 +118,7 @@ def with_split(data: dict[str, Any], split: str, **pins: int) -> Problem:
             {
                 **data,
                 "options": {**data.get("options", {}), "pipeline_layout": split},
-                "limits": {**data.get("limits", {}), "dp_tolerance": 0},
+                "objective": {"dp_tolerance": 0},
                 "layout": {**data.get("layout", {}), **pins},
             }
         )
