@@ -27,12 +27,12 @@ from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.bounds import most_in_time
 from meshplan.solver.costs import CellCosts, StaticCosts, mtp_time_us
+from meshplan.solver.found import InternalError
 from meshplan.solver.progress import LimitReached
 from meshplan.solver.shapes import Shape, least_layers, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 
-_LONGEST_US = 1 << 50
 _LARGEST = 1 << 40
 
 
@@ -102,7 +102,8 @@ class _Program:
         self.layers: list[Any] = []
         self.most = self._most_on_a_rank()
         self.slot_kinds = self._fixed_kinds() if self.fixed is not None else self._free_kinds()
-        self.step = self.model.new_int_var(0, _LONGEST_US, "step")
+        self.longest = max(0, *(int(most) for most in goal.most_step))
+        self.step = self.model.new_int_var(0, self.longest, "step")
         self.peak = self.model.new_int_var(0, min(_LARGEST, goal.most_peak), "peak")
         self._post_time()
         self._post_memory()
@@ -179,9 +180,11 @@ class _Program:
 
     def _post_time(self) -> None:
         pp, vpp, model, costs = self.shape.pp, self.shape.vpp, self.model, self.costs
-        bottleneck = model.new_int_var(0, _LONGEST_US, "bottleneck")
-        heaviest = model.new_int_var(0, _LONGEST_US, "heaviest")
-        exposed = model.new_int_var(0, _LONGEST_US, "exposed")
+        # Bounds that the step time implies: with wider ones products may exceed 64 bits.
+        micro_batch = self.longest // int(min(self.ga))
+        bottleneck = model.new_int_var(0, micro_batch, "bottleneck")
+        heaviest = model.new_int_var(0, micro_batch, "heaviest")
+        exposed = model.new_int_var(0, self.longest, "exposed")
         most = self._most_layers()
         last = pp * vpp - 1
         mtp_us = mtp_time_us(self.problem, costs)
@@ -358,6 +361,8 @@ class _Program:
             status = solver.solve(self.model)
             if status == cp_model.INFEASIBLE:
                 return None
+            if status == cp_model.MODEL_INVALID:
+                raise InternalError(f"a program is invalid: {self.model.validate()}")
             if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
                 raise LimitReached
             cell = next(i for i, literal in enumerate(self.chosen) if solver.boolean_value(literal))
