@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshplan.cli.whole_file import DASH, WholeFile, keep_apart, output_file
-from meshplan.scenarios.errors import InputError
+from meshplan.scenarios.errors import InputError, printable
 
 #: Data of the benchmarks: some of it is read whatever files are given.
 _DATA = Path(__file__).parent / "data"
@@ -28,7 +28,7 @@ def exit_code(action: Callable[[], int], *refusals: type[Exception]) -> int:
     except told as error:
         print(error, file=sys.stderr)
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        print(printable(f"{error.filename}: {error.strerror}"), file=sys.stderr)
     return 2
 
 

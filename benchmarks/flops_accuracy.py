@@ -24,8 +24,6 @@ layers may be fewer.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import re
 import sys
 from collections import Counter
@@ -40,10 +38,9 @@ from benchmarks.command_line import Results, dumps, exit_code, json_option  # no
 from benchmarks.memory_models import model_of  # noqa: E402
 from benchmarks.memory_words import Unusable  # noqa: E402
 from meshplan.scenarios.cards import load_card  # noqa: E402
-from meshplan.scenarios.errors import InputError  # noqa: E402
-from meshplan.scenarios.files import read_file  # noqa: E402
 from meshplan.scenarios.flops import flops_per_token, otherwise_counted  # noqa: E402
-from meshplan.scenarios.model_card import ModelCard  # noqa: E402
+from meshplan.scenarios.model_card import MOST_MTP_LAYERS, ModelCard  # noqa: E402
+from meshplan.scenarios.tables import TableRow, read_table  # noqa: E402
 
 DATA = ROOT / "benchmarks" / "data" / "published_runs.csv"
 #: The aim: an error of at most so many percent in this share of the rows.
@@ -94,39 +91,7 @@ class Comparison:
         return self.error is not None and abs(self.error) <= WITHIN
 
 
-class _Cells:
-    """Cells of a row, with errors that name file, line and value."""
-
-    def __init__(self, file: str, line: int, cells: Mapping[str, str]) -> None:
-        self.file, self.line, self._cells = file, line, cells
-
-    def text(self, column: str) -> str:
-        return self._cells[column].strip()
-
-    def number(self, column: str) -> float | None:
-        text = self.text(column)
-        if not text:
-            return None
-        if len(text) > 20 or not re.fullmatch(r"\d+(\.\d+)?", text) or not float(text) > 0:
-            raise self._fault(column, "a positive number")
-        return float(text)
-
-    def whole(self, column: str) -> int | None:
-        text = self.text(column)
-        if text and not re.fullmatch(r"\d{1,8}(\.0)?", text):
-            raise self._fault(column, "a whole number")
-        return int(float(text)) if text else None
-
-    def _fault(self, column: str, wanted: str) -> InputError:
-        return InputError(
-            f"{column} is {self.text(column)[:60]!r}, but must be {wanted}",
-            advice="the value stands in another column, or leave it empty if it is not known.",
-            file=self.file,
-            line=self.line,
-        )
-
-
-def read_rows(path: Path) -> list[_Cells]:
+def read_rows(path: Path) -> tuple[TableRow, ...]:
     """Rows of a file of published runs.
 
     Raises
@@ -134,40 +99,12 @@ def read_rows(path: Path) -> list[_Cells]:
     InputError
         If it cannot be read, lacks a column, or a row has too few or too many cells.
     """
-    name = str(path)
-    reader = csv.reader(io.StringIO(read_file(path)), strict=True)
-    try:
-        header = [column.strip() for column in next(reader, [])]
-        if missing := [column for column in COLUMNS if column not in header]:
-            raise InputError(
-                f"the header lacks {', '.join(missing)}",
-                advice="take the header of benchmarks/data/published_runs.csv.",
-                file=name,
-                line=1,
-            )
-        rows = []
-        for cells in reader:
-            if len(cells) == len(header):
-                named = dict(zip(header, cells, strict=True))
-                rows.append(_Cells(name, reader.line_num, named))
-            elif any(cell.strip() for cell in cells):
-                raise InputError(
-                    f"the row {cells[0][:60]!r} has {len(cells)} cells, the header {len(header)}",
-                    advice="a text with a comma needs quotation marks.",
-                    file=name,
-                    line=reader.line_num,
-                )
-        return rows
-    except csv.Error as error:
-        raise InputError(
-            f"this is not CSV: {error}",
-            advice="a quotation mark is not closed.",
-            file=name,
-            line=reader.line_num,
-        ) from None
+    table = read_table(path)
+    table.require(COLUMNS, "benchmarks/data/published_runs.csv")
+    return table.rows
 
 
-def compare(row: _Cells) -> Comparison:
+def compare(row: TableRow) -> Comparison:
     """Our count and the published one; rows left out have both, too, where they can be had."""
     seq_len, phase = row.whole("seq_len"), row.text("phase").lower()
     published, rounding, remark = _published(row)
@@ -193,7 +130,7 @@ def compare(row: _Cells) -> Comparison:
     )
 
 
-def _published(row: _Cells) -> tuple[float | None, float, str]:
+def _published(row: TableRow) -> tuple[float | None, float, str]:
     """FLOPs per token that the row implies, their rounding in percent, and how they were read."""
     tflops, tokens = row.number("model_tflops_per_gpu"), row.number("tokens_per_s_per_gpu")
     flags, remark = row.text("flags"), ""
@@ -211,7 +148,7 @@ def _published(row: _Cells) -> tuple[float | None, float, str]:
     return tflops * 1e12 / tokens, rounding + 50 * 10**-digits / tflops, remark
 
 
-def _reasons(row: _Cells, published: float | None, seq_len: int | None) -> list[str]:
+def _reasons(row: TableRow, published: float | None, seq_len: int | None) -> list[str]:
     """Why a row is not comparable, by what it states."""
     phase, data, notes = (row.text(name).lower() for name in ("phase", "data", "notes"))
     tuned = phase in ("sft", "lora", "peft", "dpo")
@@ -236,17 +173,17 @@ def _reasons(row: _Cells, published: float | None, seq_len: int | None) -> list[
     return [reason for holds, reason in checks if holds]
 
 
-def _is_squad_lora(row: _Cells, phase: str) -> bool:
+def _is_squad_lora(row: TableRow, phase: str) -> bool:
     is_model = bool(re.fullmatch(r"llama3_?70b", row.text("model").replace("-", "_")))
     return phase in ("lora", "peft") and is_model and row.text("data").lower() in ("", "squad")
 
 
-def _release(row: _Cells) -> tuple[int, int] | None:
+def _release(row: TableRow) -> tuple[int, int] | None:
     found = re.match(r"(\d\d)\.(\d\d)", row.text("release"))
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _card(row: _Cells) -> ModelCard:
+def _card(row: TableRow) -> ModelCard:
     """The model card of the row, with the MTP layers and the vocabulary that it states."""
     try:
         reference = dict(model_of(row.text("model")).reference)
@@ -254,7 +191,8 @@ def _card(row: _Cells) -> ModelCard:
         unknown = "unknown" in str(reason)
         raise Unusable(f"no model card: {row.text('model')}" if unknown else str(reason)) from None
     name = reference.pop("card", None)
-    mtp = row.whole("mtp") if row.text("mtp") else row.whole("rcp_mtp_layers")
+    column = "mtp" if row.text("mtp") else "rcp_mtp_layers"
+    mtp = row.whole(column, 0, MOST_MTP_LAYERS)
     if mtp is not None:
         reference |= {"mtp_layers": mtp} | ({} if mtp else {"mtp_repeated": False})
     if found := re.search(r"tokenizer vocabulary \((\d+)\)", row.text("flags")):
@@ -265,7 +203,7 @@ def _card(row: _Cells) -> ModelCard:
     return ModelCard.model_validate(base | reference)
 
 
-def _ours(row: _Cells, card: ModelCard, seq_len: int, squad_lora: bool) -> tuple[float, str]:
+def _ours(row: TableRow, card: ModelCard, seq_len: int, squad_lora: bool) -> tuple[float, str]:
     """Our count in the way of the row's release, and that way in words if it is not today's."""
     release = _release(row)
     flops = flops_per_token(card, seq_len)
@@ -372,7 +310,7 @@ def _compare(options: argparse.Namespace) -> int:
     return 1 if sums["comparable"] and sums["share"] < SHARE else 0
 
 
-def _flags(cells: Iterable[_Cells]) -> dict[str, str]:
+def _flags(cells: Iterable[TableRow]) -> dict[str, str]:
     return {row.text("row_id"): row.text("flags") for row in cells}
 
 

@@ -13,7 +13,9 @@ after adding what lies outside the allocator, and figures whose kind is not stat
 A figure that two rows give counts once, in the row that states more settings.
 
 A verdict agrees if what fitted does not exceed the usable memory less the headroom, and what ran
-out of memory does.  Rows that cannot be predicted are listed with the reason.
+out of memory does.  Rows that cannot be predicted are listed with the reason.  Rows that contradict
+themselves or say an unknown word are not judged: they are named on standard error, the exit code
+is 2, and no file of results is written.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import memory_words as words  # noqa: E402
 from benchmarks.command_line import Results, exit_code, json_option  # noqa: E402
+from benchmarks.memory_checks import refused  # noqa: E402
 from benchmarks.memory_report import Reading, Row, as_csv, as_json, report  # noqa: E402
 from benchmarks.memory_rows import Run, read_runs  # noqa: E402
 from benchmarks.memory_scenario import Prediction, effects, predict  # noqa: E402
@@ -149,7 +152,7 @@ def _hardware(run: Run) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge files of runs; exit code 2 if one cannot be read."""
+    """Judge files of runs; exit code 2 if a file cannot be read or a row cannot be true."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", nargs="*", type=Path, default=FILES, metavar="FILE")
     json_option(parser, "all results")
@@ -160,9 +163,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _compare(options: argparse.Namespace) -> int:
     results = Results({"--json": options.json, "--csv": options.csv}, options.file)
-    rows = judge_runs([run for path in options.file for run in read_runs(path)])
-    with results.printing():
-        print(report(rows))
+    runs, faults = refused([run for path in options.file for run in read_runs(path)])
+    rows = judge_runs(runs)
+    if rows:
+        with results.printing():
+            print(report(rows))
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if faults:
+        return 2
     results.deliver("--json", lambda: as_json(rows))
     results.deliver("--csv", lambda: as_csv(rows))
     return 0

@@ -7,20 +7,22 @@ here beyond numbers and units; :mod:`benchmarks.memory_words` reads the texts.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from meshplan.scenarios.checks import MAX_DEGREE
 from meshplan.scenarios.errors import InputError
-from meshplan.scenarios.files import read_file
+from meshplan.scenarios.model_card import MOST_MTP_LAYERS
+from meshplan.scenarios.tables import Table, TableRow, read_table
+from meshplan.scenarios.yaml_reader import shorten
 
 _GIB = 1 << 30
 _DEGREES = ("tp", "cp", "ep", "etp", "pp", "dp")
+_COUNTS = (*_DEGREES, "num_gpus", "mbs", "gbs")
+#: More memory than a GPU has in any unit.
+_MOST_GB = 1e6
 _SHARED = ("row_id", "source", "model", "gpu", "num_gpus", *_DEGREES,
            "mbs", "gbs", "seq_len", "precision", "fsdp", "dispatcher", "notes")  # fmt: skip
 _RUNS = (
@@ -38,14 +40,6 @@ _PUBLISHED = (
 #: Settings that a row may leave open; of two rows with one figure the one that states more counts.
 _SETTINGS = ("optimizer", "offload", "recompute", "activation_offload", "attention", "dispatcher",
              "graphs", "cross_entropy", "layout", "gbs", "mbs", "mtp")  # fmt: skip
-
-
-class _Reader(Protocol):
-    """What :func:`csv.reader` gives."""
-
-    line_num: int
-
-    def __iter__(self) -> Iterator[list[str]]: ...
 
 
 @dataclass(frozen=True)
@@ -107,40 +101,19 @@ class Run:
         return sum(bool(getattr(self, name)) for name in _SETTINGS)
 
 
-class _Row:
-    """The cells of one row, with errors that name file, line and value."""
+class _Row(TableRow):
+    """A row in which a figure may be about so much, or a range."""
 
-    def __init__(self, file: str, line: int, cells: Mapping[str, str]) -> None:
-        self.file, self.line, self.cells = file, line, cells
-
-    def text(self, column: str) -> str:
-        return self.cells[column].strip()
-
-    def fault(self, column: str, wanted: str) -> InputError:
-        return InputError(
-            f"{column} is {self.text(column)!r}, but must be {wanted}",
-            advice="the value stands in another column, or leave it empty if it is not known.",
-            file=self.file,
-            line=self.line,
-        )
-
-    def number(self, column: str) -> float | None:
+    def figure(self, column: str) -> float | None:
         """A positive number; ``~`` says about, and the middle stands for a range ``69-70``."""
         text = self.text(column)
         if not text:
             return None
-        parts = re.fullmatch(r"~?(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?", text)
-        if parts is None or len(text) > 40 or not float(parts[1]) > 0:
+        parts = re.fullmatch(r"~?(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?", text, re.ASCII)
+        if parts is None or len(text) > 40:
             raise self.fault(column, "a positive number")
-        return (float(parts[1]) + float(parts[2] or parts[1])) / 2
-
-    def whole(self, column: str, least: int = 1) -> int | None:
-        text = self.text(column)
-        if not text:
-            return None
-        if not re.fullmatch(r"\d{1,9}(\.0)?", text) or int(float(text)) < least:
-            raise self.fault(column, f"a whole number, {least} or more")
-        return int(float(text))
+        middle = (float(parts[1]) + float(parts[2] or parts[1])) / 2
+        return self.within(column, middle if float(parts[1]) > 0 else 0, _MOST_GB)
 
     def flag(self, column: str, default: bool) -> bool:
         text = self.text(column).lower()
@@ -149,7 +122,8 @@ class _Row:
         return default if not text else text in ("1", "true")
 
     def degrees(self) -> dict[str, int | None]:
-        return {name: self.whole(name) for name in (*_DEGREES, "num_gpus", "mbs", "gbs", "seq_len")}
+        degrees = {name: self.whole(name, most=MAX_DEGREE) for name in _COUNTS}
+        return degrees | {"seq_len": self.whole("seq_len")}
 
 
 def read_runs(path: Path) -> list[Run]:
@@ -160,60 +134,26 @@ def read_runs(path: Path) -> list[Run]:
     InputError
         If the file cannot be read, is of neither form, or a cell is not what its column holds.
     """
-    text, name = read_file(path), str(path)
-    reader = csv.reader(io.StringIO(text), strict=True)
-    try:
-        header = next(reader, [])
-        build, columns = _form(name, [column.strip() for column in header])
-        return [build(row) for row in _rows(name, reader, columns)]
-    except csv.Error as error:
-        raise InputError(
-            f"this is not CSV: {error}",
-            advice="a quotation mark is not closed.",
-            file=name,
-            line=reader.line_num,
-        ) from None
+    table = read_table(path)
+    build = _form(table)
+    return [build(_Row(row.file, row.line, row.cells)) for row in table.rows]
 
 
-def _form(name: str, header: list[str]) -> tuple[Callable[[_Row], Run], list[str]]:
+def _form(table: Table) -> Callable[[_Row], Run]:
     """How to read the rows of a file with this header."""
-    wanted: tuple[str, ...]
-    if "measured_peak_gib" in header:
-        wanted, build = _RUNS, _from_runs
-    elif "mem_gb" in header:
-        wanted, build = _PUBLISHED, _from_published
-    else:
-        raise InputError(
-            f"the header has neither measured_peak_gib nor mem_gb: {', '.join(header)[:200]!r}",
-            advice="the first line of the file is missing, or it is another kind of file.",
-            file=name,
-            line=1,
-        )
-    missing = [column for column in wanted if column not in header]
-    double = sorted({column for column in wanted if header.count(column) > 1})
-    if missing or double:
-        fault = f"lacks {', '.join(missing)}" if missing else f"names {', '.join(double)} twice"
-        raise InputError(
-            f"the header {fault}",
-            advice="take the header of benchmarks/data/memory_runs.csv or memory_published.csv.",
-            file=name,
-            line=1,
-        )
-    return build, header
-
-
-def _rows(name: str, reader: _Reader, columns: list[str]) -> Iterator[_Row]:
-    for cells in reader:
-        if not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) != len(columns):
-            raise InputError(
-                f"the row {cells[0][:60]!r} has {len(cells)} cells, the header {len(columns)}",
-                advice="a text with a comma needs quotation marks.",
-                file=name,
-                line=reader.line_num,
-            )
-        yield _Row(name, reader.line_num, dict(zip(columns, cells, strict=True)))
+    if "measured_peak_gib" in table.columns:
+        table.require(_RUNS, "benchmarks/data/memory_runs.csv")
+        return _from_runs
+    if "mem_gb" in table.columns or not table.line:
+        table.require(_PUBLISHED, "benchmarks/data/memory_runs.csv or memory_published.csv")
+        return _from_published
+    raise InputError(
+        "the header has neither measured_peak_gib nor mem_gb: "
+        + shorten(", ".join(table.columns), 200),
+        advice="the first line of the file is missing, or it is another kind of file.",
+        file=table.file,
+        line=table.line,
+    )
 
 
 def _from_runs(row: _Row) -> Run:
@@ -227,7 +167,7 @@ def _from_runs(row: _Row) -> Run:
             ("measured_reserved_gib", "reserved"),
             ("device_used_gib", "device"),
         )
-        if (gib := row.number(column)) is not None
+        if (gib := row.figure(column)) is not None
     ]
     recompute = [row.text(f"recompute_{part}") for part in ("granularity", "modules", "layers")]
     return Run(
@@ -239,8 +179,8 @@ def _from_runs(row: _Row) -> Run:
         phase="",
         release="",
         gpu=row.text("gpu"),
-        gpu_gb=row.number("gpu_mem_gb"),
-        vpp=row.whole("vpp"),
+        gpu_gb=row.figure("gpu_mem_gb"),
+        vpp=row.whole("vpp", most=MAX_DEGREE),
         precision=row.text("precision"),
         optimizer=row.text("optimizer_dtypes"),
         distributed_optimizer=row.flag("distributed_optimizer", True),
@@ -283,7 +223,7 @@ def _from_published(row: _Row) -> Run:
     figures = [
         Figure(amount * scale, what)
         for column, what in (("mem_gb", kind or "not stated"), ("mem_reserved_gb", "reserved"))
-        if (amount := row.number(column)) is not None and not math.isnan(amount)
+        if (amount := row.figure(column)) is not None
     ]
     status = row.text("run_status").lower()
     notes = row.text("notes")
@@ -300,7 +240,7 @@ def _from_published(row: _Row) -> Run:
         release=row.text("release"),
         gpu=row.text("gpu").upper(),
         gpu_gb=None,
-        vpp=row.whole("vp"),
+        vpp=row.whole("vp", most=MAX_DEGREE),
         precision=row.text("precision"),
         optimizer=row.text("rcp_optimizer_dtypes") or (stated[1] if stated else ""),
         distributed_optimizer=True,
@@ -319,7 +259,7 @@ def _from_published(row: _Row) -> Run:
         layout=(row.text("pipeline_layout") or row.text("rcp_pipeline_layout")).removeprefix(
             "list:"
         ),
-        mtp=row.whole("mtp", 0) if row.text("mtp") else row.whole("rcp_mtp_layers", 0),
+        mtp=row.whole("mtp" if row.text("mtp") else "rcp_mtp_layers", 0, MOST_MTP_LAYERS),
         sequence_parallel=tp in (None, 1) or row.text("rcp_seq_parallel").lower() != "false",
         figures=tuple(figures),
         verdict="oom" if "oom" in status else "fits" if status == "ok" else "",

@@ -8,8 +8,6 @@ by fixed words in these columns, never by how far off the model is.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.memory_rows import Run, read_runs
 from meshplan.scenarios.errors import InputError
-from meshplan.scenarios.files import read_file
+from meshplan.scenarios.tables import read_table
 
 _COLUMNS = (
     "model_tflops_per_gpu", "tflops_unrounded", "tokens_per_s_per_gpu", "step_time_ms", "approx",
@@ -78,23 +76,10 @@ def read_measured(path: Path) -> list[Measured]:
     InputError
         If the file cannot be read, or a cell is not what its column holds.
     """
+    table = read_table(path)
+    table.require(_COLUMNS, "benchmarks/data/published_runs.csv")
     runs = {run.line: run for run in read_runs(path)}
-    name = str(path)
-    reader = csv.DictReader(io.StringIO(read_file(path)))
-    header = [column.strip() for column in reader.fieldnames or ()]
-    if missing := [column for column in _COLUMNS if column not in header]:
-        raise InputError(
-            f"the header lacks {', '.join(missing)}",
-            advice="take the header of benchmarks/data/published_runs.csv.",
-            file=name,
-            line=1,
-        )
-    reader.fieldnames = header
-    found = []
-    for cells in reader:
-        run = runs.get(reader.line_num)
-        if run is not None:
-            found.append(_measured(run, {key: (cells[key] or "").strip() for key in header}))
+    found = [_measured(runs[row.line], row.cells) for row in table.rows]
     return _with_families(found)
 
 

@@ -1,14 +1,17 @@
 """Published series over the sequence length, predicted from the shipped scenarios.
 
-The rows leave open what the scenarios fix, so that this table shows the trend of each series.
+The rows leave open what the scenarios fix, so that this table shows the trend of each series.  For
+a series that leaves most open, the least and the most that any legal layout that fits would give
+stand beside it: a published figure within that range says nothing against the model, nor for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -35,7 +38,42 @@ def series(rows: Sequence[Measured]) -> list[str]:
         lines += ["", f"{one['title']:50}{'model':>7}{'measured':>9}{'error':>8}  by cp_comm"]
         for point in points:
             lines.append(_line(point["scenario"], figures[point["row"]]))
+            if "unpublished" in one:
+                lines.append(_range(point["scenario"], one["unpublished"]))
     return lines
+
+
+def _range(name: str, choices: Mapping[str, Sequence[Any]]) -> str:
+    """The slowest and the fastest of all choices of what is not published."""
+    found = sorted(_choices(name, choices))
+    if not found:
+        return "    no choice of what is not published is legal and fits"
+    ends = "; ".join(f"{tflops:.0f} ({layout})" for tflops, layout in (found[0], found[-1]))
+    return f"    {len(found)} legal choices that fit: {ends}"
+
+
+def _choices(name: str, choices: Mapping[str, Sequence[Any]]) -> Iterator[tuple[float, str]]:
+    import meshplan
+    from meshplan.scenarios import from_mapping
+
+    scenario = yaml.safe_load((SCENARIOS / f"{name}.yaml").read_text("utf-8"))
+    cp, gpus = scenario.pop("layout")["cp"], scenario["cluster"]["gpus"]
+    scenario["options"].pop("recompute")
+    scenario.pop("expect")
+    for values in itertools.product(*choices.values()):
+        chosen = dict(zip(choices, values, strict=True))
+        number = chosen.pop("micro_batches")
+        ways, left = divmod(gpus, chosen["tp"] * cp * chosen["pp"])
+        if left or not ways:
+            continue
+        batch = ways * chosen["mbs"] * number
+        work = {**scenario["workload"], "global_batch_size": batch}
+        layout = ",".join(f"{key}={value}" for key, value in {**chosen, "cp": cp}.items())
+        report = meshplan.check(from_mapping({**scenario, "workload": work}), layout)
+        if report.status == "ok":
+            recompute = chosen.pop("recompute")
+            degrees = " ".join(f"{key}{value}" for key, value in chosen.items())
+            yield _tflops(report.problem, report.layout), f"{degrees} ga{number}, {recompute}"
 
 
 def _line(name: str, measured: float) -> str:

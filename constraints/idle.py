@@ -13,6 +13,7 @@ from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.offloaded import offloaded_activation
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import useful_modules
+from meshplan.constraints.rules.offload import offloaded_inside_moe
 from meshplan.constraints.terms import evaluate
 from meshplan.scenarios.model_card import LayerKind
 
@@ -20,6 +21,8 @@ from meshplan.scenarios.model_card import LayerKind
 _ACCEPTED = ("layernorm", "mlp", "moe", "shared_experts")
 #: What the recompute of ``moe`` runs again by itself.
 _INSIDE_MOE = ("moe_act", "shared_experts")
+#: CUDA graphs that keep the input of a norm before experts, or with latent attention, in place.
+_GRAPHS_BESIDE = {"attn_norm": ("attn",), "mlp_norm": ("attn", "moe_router")}
 
 
 def _no_norm(_: LayerKind) -> bool:
@@ -74,37 +77,57 @@ def _full_recompute(problem: Problem, layout: Layout) -> Iterator[str]:
         )
 
 
+def offloaded_modules(problem: Problem, layout: Layout) -> tuple[str, ...]:
+    """Of the modules of ``options.activation_offload`` those of which something is on the host."""
+    modules = problem.training.activation_offload
+    return tuple(name for name in modules if _offloads(problem, layout, name))
+
+
 def _offload(problem: Problem, layout: Layout) -> Iterator[str]:
     modules = problem.training.activation_offload
-    idle = [name for name in modules if not _offloads(problem, layout, name)]
-    if not idle:
-        return
-    plain = replace(layout, recompute=(), recompute_full=False)
-    absent = [name for name in idle if not _offloads(problem, plain, name)]
+    refused = offloaded_inside_moe(problem) if "moe" in layout.recompute else []  # by a rule
+    idle = {*modules} - {*refused} - {*offloaded_modules(problem, layout)}
+    plain = replace(layout, cuda_graphs=())
+    bare = replace(plain, recompute=(), recompute_full=False)
     kinds = problem.cost_kinds
-    fused = [name for name in absent if any(_NORM_OF.get(name, _no_norm)(kind) for kind in kinds)]
-    if fused:
-        yield (
-            f"options.activation_offload of {', '.join(fused)}: Transformer Engine fuses this norm "
-            "into the linear layer behind it, so there is no input of its own to move; leave it out"
-        )
-    missing = [name for name in absent if name not in fused]
-    if missing:
-        yield (
-            f"options.activation_offload of {', '.join(missing)}: {problem.model.name} has no such "
-            "part; leave it out"
-        )
-    kept = [name for name in idle if name not in absent]
-    if kept:
-        how = "full" if layout.recompute_full else f"[{', '.join(layout.recompute)}]"
-        yield (
-            f"options.activation_offload of {', '.join(kept)}: recompute = {how} saves nothing of "
-            "it that could be moved; leave out one of the two"
-        )
+    how = "full" if layout.recompute_full else f"[{', '.join(layout.recompute)}]"
+    reasons: dict[str, list[str]] = {}
+    for name in (name for name in modules if name in idle):
+        if _offloads(problem, plain, name):
+            graphs = " and ".join(_graphs_beside(layout, name))
+            reason = (
+                f"beside a CUDA graph of {graphs} Megatron-Core leaves it on the GPU; leave out "
+                "one of the two"
+            )
+        elif _offloads(problem, bare, name):
+            reason = (
+                f"recompute = {how} saves nothing of it that could be moved; leave out one of the "
+                "two"
+            )
+        elif any(_NORM_OF.get(name, _no_norm)(kind) for kind in kinds):
+            reason = (
+                "Transformer Engine fuses this norm into the linear layer behind it, so there is "
+                "no input of its own to move; leave it out"
+            )
+        else:
+            reason = f"{problem.model.name} has no such part; leave it out"
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        yield f"options.activation_offload of {', '.join(names)}: {reason}"
+
+
+def _graphs_beside(layout: Layout, module: str) -> list[str]:
+    """CUDA graphs that take the offload of a norm from it.
+
+    Source: Megatron-LM ``transformer_layer.py`` ``_set_offload_modules``.
+    """
+    return [name for name in _GRAPHS_BESIDE.get(module, ()) if name in layout.cuda_graphs]
 
 
 def _offloads(problem: Problem, layout: Layout, module: str) -> bool:
     """Whether a layer somewhere keeps something of ``module`` on the host."""
+    if _graphs_beside(layout, module):
+        return False
     training = problem.training
     alone = replace(problem, training=replace(training, activation_offload=(module,)))
     if layout.recompute_full and training.recompute_method == "block":
@@ -129,4 +152,4 @@ def _of_experts(problem: Problem) -> Iterator[str]:
         yield f"{', '.join(written)}: {problem.model.name} has no experts; leave it out"
 
 
-__all__ = ["idle_settings"]
+__all__ = ["idle_settings", "offloaded_modules"]

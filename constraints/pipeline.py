@@ -126,12 +126,17 @@ def slots_from_counts(counts: Sequence[int], *, mtp: bool = True) -> tuple[Slot,
     return tuple(slots)
 
 
-def chunk_counts(layers: int, vpp: int, *, last_rank: bool) -> tuple[int, ...]:
+def chunk_counts(
+    layers: int, vpp: int, *, last_rank: bool, bare_end: bool = False
+) -> tuple[int, ...]:
     """Spread a rank's decoder layers over its chunks so that they differ by one at most.
 
     Chunks that stay alive for shorter get the odd layers: the later ones, except that on the
-    last rank the final chunk, which also holds MTP and loss, comes last.
+    last rank the final chunk, which also holds MTP and loss, comes last.  With ``bare_end`` that
+    one holds these alone (needs ``vpp > 1``).
     """
+    if last_rank and bare_end:
+        return (*chunk_counts(layers, vpp - 1, last_rank=False), 0)
     base, extra = divmod(layers, vpp)
     order = list(range(vpp - 1, -1, -1))
     if last_rank and vpp > 1:
@@ -143,11 +148,14 @@ def chunk_counts(layers: int, vpp: int, *, last_rank: bool) -> tuple[int, ...]:
 
 
 def slots_from_rank_counts(
-    layers: Sequence[int], vpp: int, *, mtp: bool = True
+    layers: Sequence[int], vpp: int, *, mtp: bool = True, bare_end: bool = False
 ) -> tuple[Slot, ...]:
-    """Slots from decoder layers per pipeline rank, each rank's spread evenly over its chunks."""
+    """Slots from decoder layers per pipeline rank, each rank's spread by :func:`chunk_counts`."""
     pp = len(layers)
-    chunks = [chunk_counts(n, vpp, last_rank=rank == pp - 1) for rank, n in enumerate(layers)]
+    chunks = [
+        chunk_counts(n, vpp, last_rank=rank == pp - 1, bare_end=bare_end)
+        for rank, n in enumerate(layers)
+    ]
     counts = [chunks[rank][v] for v in range(vpp) for rank in range(pp)]
     return slots_from_counts(counts, mtp=mtp)
 

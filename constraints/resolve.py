@@ -13,7 +13,6 @@ from meshplan.constraints.decisions import (
     RECOMPUTE_MODULES,
 )
 from meshplan.constraints.layout import Value
-from meshplan.constraints.memory.inputs import lone_input_norm, lone_mlp_norm
 from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Limits, Pin, Problem, Training
 from meshplan.scenarios.calibration import Calibration
@@ -342,21 +341,16 @@ def _time_assumptions(scenario: Scenario, calibration: Calibration) -> Iterator[
         yield "memory: the pool of a full-iteration CUDA graph is not known and left out"
 
 
-def _memory_assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
+def _memory_assumptions(scenario: Scenario) -> Iterator[str]:
     """Defaults of the software that decide memory."""
     training, framework = scenario.training, scenario.framework
-    if training.cross_entropy == "te" and "transformer_engine" not in framework.model_fields_set:
+    if "transformer_engine" not in framework.model_fields_set:
         yield f"framework.transformer_engine = {framework.transformer_engine}"
+    if "attention_backend" not in training.model_fields_set:
+        yield f"training.attention_backend = {training.attention_backend}: no scores are kept"
     if training.recompute_method == "block" or training.recompute_num_layers > 1:
         layers = training.recompute_num_layers
         yield f"training: full recompute is {training.recompute_method}, {layers} layers"
-    kinds = (*model.kinds, model.mtp_kind) if model.mtp_layers else model.kinds
-    for module, lone in (("attn_norm", lone_input_norm), ("mlp_norm", lone_mlp_norm)):
-        if module in scenario.options.activation_offload and not any(map(lone, kinds)):
-            yield (
-                f"options.activation_offload: {module} moves nothing, as these norms of the model "
-                "are fused into the linear layers behind them"
-            )
 
 
 def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
@@ -372,7 +366,7 @@ def _assumptions(scenario: Scenario, model: ModelCard) -> Iterator[str]:
     )
     if scenario.workload.precision != "bf16" and training.fp8_parameters == "auto":
         yield "training.fp8_parameters = auto: weights of the layers are kept in 8 bits or fewer"
-    yield from _memory_assumptions(scenario, model)
+    yield from _memory_assumptions(scenario)
     if model.is_moe and training.load_imbalance == 1.0:
         yield "training.load_imbalance = 1.0: tokens spread evenly over the experts"
     if "limits" not in given or "memory_headroom" not in scenario.limits.model_fields_set:

@@ -7,6 +7,7 @@ must be ..."), the ``advice``, and for a value inside the field the path to it (
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -53,6 +54,15 @@ def nearest(name: object, choices: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
+def meant(name: object, choices: Iterable[str]) -> str | None:
+    """Advice on what ``name`` most likely meant: all choices that it begins, or the nearest."""
+    names = tuple(choices)
+    if isinstance(name, str) and (begun := [one for one in names if one.startswith(f"{name}-")]):
+        return f"you meant {listed(begun)}."
+    near = nearest(name, names)
+    return f"you meant {near}." if near else None
+
+
 def listed(choices: Iterable[str]) -> str:
     """``a, b or c``."""
     *most, last = choices
@@ -82,8 +92,7 @@ def choose(value: object, choices: Iterable[str], at: tuple[str | int, ...] = ()
     names = tuple(choices)
     if isinstance(value, str) and value in names:
         return value
-    near = nearest(value, names)
-    raise complaint(value, listed(names), f"you meant {near}." if near else f"use {names[0]}.", at)
+    raise complaint(value, listed(names), meant(value, names) or f"use {names[0]}.", at)
 
 
 def whole(value: object, low: int, high: int, at: tuple[str | int, ...] = ()) -> int:
@@ -98,7 +107,8 @@ def whole(value: object, low: int, high: int, at: tuple[str | int, ...] = ()) ->
     if isinstance(value, int) and not isinstance(value, bool):
         if low <= value <= high:
             return value
-        raise complaint(value, wanted, f"use a value in the range {low} to {high}.", at)
+        advice = f"use a value in the range {low} to {high}." if low < high else f"write {low}."
+        raise complaint(value, wanted, advice, at)
     advice = f"write a plain integer, for example {low}."
     if isinstance(value, float) and value.is_integer() and low <= value <= high:
         advice = f"write {int(value)}, without a point or an exponent."
@@ -106,6 +116,8 @@ def whole(value: object, low: int, high: int, at: tuple[str | int, ...] = ()) ->
         digits = value.replace("_", "").replace(",", "").strip()
         if digits.isascii() and digits.isdigit() and len(digits) < 20:
             advice = f"write {int(digits)}, without quotes, zeros in front or separators."
+        elif thousands := re.fullmatch(r"([0-9]{1,6})[kK]", digits):
+            advice = f"write {int(thousands[1]) * 1024}, as a plain integer."
     raise complaint(value, wanted, advice, at)
 
 

@@ -69,9 +69,14 @@ def _names_or(words: tuple[str, ...], names: tuple[str, ...]) -> Callable[[objec
         if isinstance(value, list | tuple):
             chosen = {choose(item, names, (index,)) for index, item in enumerate(value)}
             return tuple(name for name in names if name in chosen) or "none"
-        if isinstance(value, str) and value in names:
-            raise complaint(value, f"{', '.join(words)} or a list of names", f"write [{value}].")
-        return choose(value, words)
+        if isinstance(value, str) and value in words:
+            return value
+        near = nearest(value, (*words, *names))
+        if near is None:
+            advice = f"write a list of {', '.join(names)}: [{names[0]}]."
+        else:
+            advice = f"write {near if near in words else f'[{near}]'}."
+        raise complaint(value, f"{', '.join(words)} or a list of names", advice)
 
     return check
 
@@ -111,11 +116,21 @@ def _kebab(value: object) -> str:
     )
 
 
-def _version(value: object) -> str:
+def _version(value: object, example: str = "0.19") -> str:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}", value):
         return value
-    quoted = f'write it in quotes, "{value}".' if isinstance(value, float) else 'write "0.19".'
-    raise complaint(value, "a version in quotes", quoted)
+    quoted = f'it in quotes, "{value}"' if isinstance(value, float) else f'"{example}"'
+    raise complaint(value, "a version in quotes", f"write {quoted}.")
+
+
+def _engine_version(value: object) -> str:
+    if isinstance(value, float | str) and str(value).startswith("0."):
+        raise complaint(
+            value,
+            "a version of Transformer Engine from 1.0 on, in quotes",
+            'write one such as "2.16", or leave it out; 0.19 is a version of Megatron-Core.',
+        )
+    return _version(value, "2.16")
 
 
 _MODULES: tuple[str, ...] = get_args(RecomputeModule)
@@ -136,6 +151,8 @@ KebabName = Annotated[str, BeforeValidator(_kebab), Field(pattern=f"^{_KEBAB}$",
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 PathText = Annotated[str, Field(min_length=1, max_length=4096)]
 FrameworkVersion = Annotated[str, BeforeValidator(_version)]
+#: Of Transformer Engine, which has numbers of its own: 2.16, where Megatron-Core has 0.19.
+EngineVersion = Annotated[str, BeforeValidator(_engine_version)]
 Recompute = Annotated[
     Literal["auto", "none", "full"] | tuple[RecomputeModule, ...],
     PlainValidator(_names_or(("auto", "none", "full"), _MODULES)),

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from meshplan.scenarios.checks import listed, nearest, shown
+from meshplan.scenarios.checks import listed, meant, nearest, shown
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.source_map import SourceMap, dotted
 from meshplan.scenarios.yaml_reader import KeyPath
@@ -52,7 +52,11 @@ class _Fault:
 
 
 def input_error(
-    error: ValidationError, root: type[BaseModel], source: SourceMap, prefix: KeyPath = ()
+    error: ValidationError,
+    root: type[BaseModel],
+    source: SourceMap,
+    prefix: KeyPath = (),
+    whole: str = "the scenario",
 ) -> InputError:
     """One error for all faults that pydantic found, first line first.
 
@@ -66,10 +70,19 @@ def input_error(
         Where the values were written.
     prefix
         Path of the validated value in the scenario: ``("model",)`` for a model card.
+    whole
+        What the validated value is called where there is no path.
     """
-    faults = [_fault(details, root, prefix) for details in error.errors(include_url=False)]
+    found = error.errors(include_url=False)
+    # Entries that are refused leave a list too short, but that is no fault of its own.
+    inner = {details["loc"][:-1] for details in found}
+    faults = [
+        _fault(details, root, prefix, whole)
+        for details in found
+        if details["type"] != "too_short" or details["loc"] not in inner
+    ]
     errors = [source.error(fault.path, fault.message, fault.advice) for fault in faults]
-    errors.sort(key=lambda found: found.line if found.line is not None else -1)
+    errors.sort(key=lambda one: one.line if one.line is not None else -1)
     if len(errors) == 1:
         return errors[0]
     first, *others = errors[:MAX_FAULTS]
@@ -79,7 +92,7 @@ def input_error(
     return InputError("\n".join(texts), file=first.file, line=first.line)
 
 
-def _fault(details: Any, root: type[BaseModel], prefix: KeyPath) -> _Fault:
+def _fault(details: Any, root: type[BaseModel], prefix: KeyPath, whole: str) -> _Fault:
     """Reword one error of pydantic."""
     kind: str = details["type"]
     inside: KeyPath = details["loc"]
@@ -89,7 +102,7 @@ def _fault(details: Any, root: type[BaseModel], prefix: KeyPath) -> _Fault:
     if kind == "meshplan":
         path = (*path, *context["at"])
         return _Fault(path, f"{dotted(path)} {context['text']}", context["advice"])
-    name = dotted(path)
+    name = dotted(path) if path else whole
     parent = root if len(inside) == 1 else _section(root, inside[:-1])
     keys = list(parent.model_fields) if parent else []
     if kind == "extra_forbidden":
@@ -101,8 +114,7 @@ def _fault(details: Any, root: type[BaseModel], prefix: KeyPath) -> _Fault:
         return _Fault(path, f"{name} is missing", f"add {example}.")
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
-        near = nearest(details["input"], choices)
-        advice = f"you meant {near}." if near else f"write {choices[0]}."
+        advice = meant(details["input"], choices) or f"write {choices[0]}."
         return _Fault(path, f"{name} is {value}, but must be {listed(choices)}", advice)
     if kind in ("model_type", "model_attributes_type"):
         section = _section(root, inside)

@@ -1,6 +1,22 @@
-"""The one error that bad input raises."""
+"""The one error that bad input raises, and text that a terminal may show."""
 
 from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters as escapes: files and their names may hold any.
+
+    Line ends stay; a terminal obeys the others, or writes from right to left.
+    """
+    return "".join(
+        char if char.isprintable() or char in "\n\u00a0\u3000" else ascii(char)[1:-1]
+        for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """``text`` as :func:`printable` makes it, with line ends as escapes, too."""
+    return printable(text).replace("\n", "\\n")
 
 
 class InputError(Exception):
@@ -37,4 +53,4 @@ class InputError(Exception):
         text = f"{where}{self.message}"
         if self.advice:
             text += f"\nMaybe {self.advice}"
-        return text
+        return printable(text)

@@ -10,18 +10,18 @@ from meshplan.scenarios.errors import InputError
 MAX_BYTES = 1 << 20
 
 
-def read_file(path: str | Path) -> str:
+def read_file(path: str | Path, most: int = MAX_BYTES) -> str:
     """Text of the file at ``path``.
 
     Raises
     ------
     InputError
-        If it is missing, a folder, unreadable, larger than 1 MiB, or no UTF-8 text.
+        If it is missing, a folder, unreadable, larger than ``most`` bytes, or no UTF-8 text.
     """
     name = str(path)
     try:
         with open(path, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            content = stream.read(most + 1)
     except FileNotFoundError:
         raise InputError(
             f"the file {name!r} does not exist",
@@ -38,15 +38,15 @@ def read_file(path: str | Path) -> str:
             f"the file {name!r} cannot be read: {error.strerror or error}",
             advice="check that you may read it.",
         ) from None
-    return decoded(content, name)
+    return decoded(content, name, most)
 
 
-def decoded(content: bytes, name: str) -> str:
-    """The text of a file's bytes; an ``InputError`` if they are over 1 MiB, or no UTF-8."""
-    if len(content) > MAX_BYTES:
+def decoded(content: bytes, name: str, most: int = MAX_BYTES) -> str:
+    """The text of a file's bytes; an ``InputError`` if they are over ``most``, or no UTF-8."""
+    if len(content) > most:
         raise InputError(
-            f"the file is larger than {MAX_BYTES} bytes",
-            advice="this is not the file you meant; such files have a few kilobytes.",
+            f"the file is larger than {most} bytes",
+            advice="this is not the file you meant: those read here are much smaller.",
             file=name,
         )
     try:

@@ -241,20 +241,14 @@ def resolve_cluster(scenario: Scenario) -> Cluster:
     Raises
     ------
     InputError
-        If the preset is unknown, the size does not fit it, or a topology file is named.
+        If the preset is unknown, the size does not fit it, or a topology file cannot be read or
+        makes no cluster.
     """
     from meshplan.topologies import ClusterError, UnknownName, build_cluster
 
     wanted, source = scenario.cluster, scenario.source
     if wanted.topology is not None:
-        path: KeyPath = ("cluster", "topology")
-        _existing_file(wanted.topology, path, source)
-        raise source.error(
-            path,
-            f"cluster.topology is {shorten(wanted.topology)}, "
-            "but this version cannot read topology files yet",
-            "use preset with gpus, nodes or domains.",
-        )
+        return _topology_cluster(wanted.topology, wanted.node_type, source)
     size = next(key for key in ("gpus", "nodes", "domains") if getattr(wanted, key) is not None)
     try:
         return build_cluster(
@@ -268,6 +262,28 @@ def resolve_cluster(scenario: Scenario) -> Cluster:
         raise source.error(
             ("cluster", size), f"cluster.{size}: {error.message}", error.advice
         ) from None
+
+
+def _topology_cluster(name: str, node_type: str | None, source: SourceMap) -> Cluster:
+    """The cluster of a topology file, or of a cluster file that was made from some."""
+    from meshplan.scenarios.topology_files import read_topology_files
+
+    path: KeyPath = ("cluster", "topology")
+    _existing_file(name, path, source)
+    try:
+        read = read_topology_files([source.folder / Path(name).expanduser()], node_type)
+    except InputError as error:
+        where = f" (line {error.line})" if error.line is not None else ""
+        raise source.error(
+            path, f"cluster.topology is {shorten(name)}{where}: {error.message}", error.advice
+        ) from None
+    if read.imported is None:
+        raise source.error(
+            path,
+            f"cluster.topology is {shorten(name)}, which names no nodes of a cluster",
+            "make a cluster file of it and others with meshplan import topology.",
+        )
+    return read.imported.cluster
 
 
 def _existing_file(name: str, path: KeyPath, source: SourceMap) -> None:

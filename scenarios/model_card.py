@@ -27,6 +27,9 @@ def _none_is_zero(value: object) -> object:
 
 # Upper bounds are some ten times what the largest public model has: high enough for a paper
 # study, low enough that no product of two figures overflows the 64-bit integers of the solver.
+#: Most layers of multi-token prediction; published models have one or two.
+MOST_MTP_LAYERS = 16
+
 _Width: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=1 << 20)]
 _Heads: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=4096)]
 _Layers: TypeAlias = Annotated[int, Field(strict=True, ge=1, le=2048)]
@@ -136,7 +139,9 @@ class ModelCard(BaseModel):
     router_groups: _Width | None = Field(default=None, description="Expert groups of the router.")
     router_topk_groups: _Width | None = Field(default=None, description="Groups a token may use.")
 
-    mtp_layers: int = Field(default=0, strict=True, ge=0, le=16, description="MTP layers trained.")
+    mtp_layers: int = Field(
+        default=0, strict=True, ge=0, le=MOST_MTP_LAYERS, description="MTP layers trained."
+    )
     mtp_repeated: StrictBool = Field(default=False, description="MTP layers share one's weights.")
     tied_embeddings: StrictBool = Field(default=False, description="Head shares the embedding.")
     vocab_divisor: _Width = Field(default=128, description="make_vocab_size_divisible_by.")

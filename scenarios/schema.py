@@ -18,6 +18,7 @@ from meshplan.scenarios.choices import (
     DecidedRecompute,
     Degree,
     Dispatcher,
+    EngineVersion,
     Flag,
     FrameworkVersion,
     KebabName,
@@ -44,11 +45,11 @@ class Section(BaseModel):
 def _require_one_form(schema: dict[str, Any]) -> None:
     """Tell editors what :meth:`ClusterSpec._one_form` checks."""
     forms = [["preset", size] for size in ("gpus", "nodes", "domains")]
-    schema["oneOf"] = [{"required": form} for form in (*forms, ["topology", "node_type"])]
+    schema["oneOf"] = [{"required": form} for form in (*forms, ["topology"])]
 
 
 class ClusterSpec(Section):
-    """Where the run happens: a preset with a size, or a topology file with a node type."""
+    """Where the run happens: a preset with a size, or a topology or cluster file."""
 
     model_config = ConfigDict(json_schema_extra=_require_one_form)
 
@@ -61,10 +62,13 @@ class ClusterSpec(Section):
         default=None, description="GPUs to use in each NVLink domain, one number a domain."
     )
     topology: PathText | None = Field(
-        default=None, description="Path of a topology file, from the folder of this file."
+        default=None,
+        description="Path of a topology file, or of a cluster file that meshplan import topology "
+        "wrote; from the folder of this file.",
     )
     node_type: Label | None = Field(
-        default=None, description="Type of the nodes in the topology file."
+        default=None,
+        description="Type of the nodes in the topology file; a cluster file has its own.",
     )
 
     @model_validator(mode="after")
@@ -75,10 +79,6 @@ class ClusterSpec(Section):
                 value = getattr(self, extra[0])
                 raise complaint(
                     value, "left out next to topology", f"remove {extra[0]}.", (extra[0],)
-                )
-            if self.node_type is None:
-                raise complaint(
-                    self.topology, "given together with node_type", "add node_type.", ("topology",)
                 )
             return self
         if self.node_type is not None:
@@ -186,7 +186,7 @@ class Framework(Section):
     version: FrameworkVersion = Field(
         default="0.19", description="Version, in quotes; rules that differ by version follow it."
     )
-    transformer_engine: FrameworkVersion = Field(
+    transformer_engine: EngineVersion = Field(
         default="2.16", description="Version of Transformer Engine, in quotes; decides some memory."
     )
 

@@ -216,17 +216,15 @@ def _slots(problem: Problem, layout: Layout) -> tuple[tuple[Slot, ...], str]:
         note = "" if problem.even_split or pp * vpp == 1 else "pipeline: the framework's even split"
         return even, note
     reason = "pipeline: no even split exists, so " if problem.even_split else "pipeline: "
-    note = f"{reason}a near-even split, fewer layers at the ends"
-    if not _free_split(problem, pp, vpp):
-        note += (
-            f"; {pp * vpp} slots leave some without any layer, which `solve` does not look at "
-            "(slots-hold-layers)"
-        )
-    return balanced_slots(problem, pp, vpp), note
-
-
-def _free_split(problem: Problem, pp: int, vpp: int) -> bool:
-    return SLOTS_HOLD_LAYERS.holds(problem, pp, vpp)
+    slots = balanced_slots(problem, pp, vpp)
+    if SLOTS_HOLD_LAYERS.holds(problem, pp, vpp):
+        return slots, f"{reason}a near-even split, fewer layers at the ends"
+    idle = sum(not (slot.count or slot.embedding or slot.mtp or slot.loss) for slot in slots)
+    return slots, (
+        f"{reason}{problem.model.layers} layers on {len(slots)} slots, {idle} of which hold "
+        "nothing and only pass on what they get; Megatron-Core runs that by a layout string alone, "
+        "and `solve` does not look at it (slots-hold-layers)"
+    )
 
 
 # -- options -----------------------------------------------------------------------------------

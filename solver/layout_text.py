@@ -136,9 +136,11 @@ def _items(layout: Mapping[str, object]) -> list[tuple[str, object]]:
 
 def _unknown(key: str, value: object) -> InputError:
     near = get_close_matches(key, (*_KEYS, *_SPELLINGS), n=1, cutoff=0.5)
+    advice = f"you meant {near[0]}." if near else f"use {', '.join(_KEYS)}."
+    if key == "activation_offload":
+        advice = "it belongs to the scenario: --set options.activation_offload=[core_attn]."
     return InputError(
-        f"layout has the unknown key {shown(key)} (value {_said(value)})",
-        advice=f"you meant {near[0]}." if near else f"use {', '.join(_KEYS)}.",
+        f"layout has the unknown key {shown(key)} (value {_said(value)})", advice=advice
     )
 
 
@@ -226,14 +228,19 @@ def _percent(key: str, value: object) -> int:
     text = str(value).strip().lower()
     if text in ("true", "false"):
         return 100 if text == "true" else 0
-    if key != "optimizer_offload":
-        return _whole(
-            key, text.removesuffix("%").strip() if isinstance(value, str) else value, 0, 100
-        )
     try:
         fraction = float(text) if len(text) <= 40 else -1.0
     except ValueError:
         fraction = -1.0
+    if key != "optimizer_offload":
+        if 0 < fraction < 1:
+            raise InputError(
+                f"layout has {key} = {_said(value)}, but {key} is in percent, without a fraction",
+                advice=f"write {key}={round(fraction * 100)}, or optimizer_offload={text}.",
+            )
+        return _whole(
+            key, text.removesuffix("%").strip() if isinstance(value, str) else value, 0, 100
+        )
     if not 0 <= fraction <= 1:
         raise InputError(
             f"layout has {key} = {_said(value)}, but it must be true, false or a fraction "

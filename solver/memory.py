@@ -134,7 +134,7 @@ def memory(
 
 
 def _levers(report: CheckReport) -> Iterator[Lever]:
-    """Each recompute module in or out, full recompute, and the optimizer on the other side."""
+    """Recompute modules in or out, full recompute, no graphs, the optimizer on the other side."""
     problem, layout = report.problem, report.layout
     broken = {one.rule for one in report.violations}
     for change, path, value, other in _changes(problem, layout):
@@ -164,6 +164,9 @@ def _changes(problem: Problem, layout: Layout) -> Iterator[tuple[str, str, objec
             yield f"with recompute of {module}", path, list(more.recompute), more
         full = dataclasses.replace(layout, recompute=(), recompute_full=True)
         yield "with full recompute", path, "full", full
+    if layout.cuda_graphs:
+        plain = dataclasses.replace(layout, cuda_graphs=())
+        yield "without CUDA graphs", "options.cuda_graphs", "none", plain
     path = "options.optimizer_offload"
     if layout.offload:
         here = dataclasses.replace(layout, offload=0)

@@ -8,13 +8,12 @@ Where they leave too many, the program decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 
-from meshplan.constraints.pipeline import chunk_counts
 from meshplan.constraints.problem import Problem
 from meshplan.solver.axes import Array
 from meshplan.solver.bounds import NEVER, Bounds
@@ -81,24 +80,22 @@ def _narrowed(layers: int, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int
 
 @lru_cache(maxsize=32)
 def placements(
-    problem: Problem, pp: int, vpp: int, ranges: tuple[tuple[int, int], ...]
+    problem: Problem, shape: Shape, ranges: tuple[tuple[int, int], ...]
 ) -> Placements | None:
     """All placements with these layers on each rank; None if they are too many."""
     layers = problem.model.layers
     number = _number(layers, ranges)
-    if number > MOST_PLACEMENTS or number * pp * vpp * len(problem.kinds) > _MOST_NUMBERS:
+    counts_each = shape.pp * shape.vpp * len(problem.kinds)
+    if number > MOST_PLACEMENTS or number * counts_each > _MOST_NUMBERS:
         return None
     counts = _counts(layers, ranges)
-    return Placements(counts, _slot_kinds(problem, pp, vpp, counts))
+    return Placements(counts, _slot_kinds(problem, shape, counts))
 
 
-def _slot_kinds(problem: Problem, pp: int, vpp: int, counts: Array) -> Array:
+def _slot_kinds(problem: Problem, shape: Shape, counts: Array) -> Array:
     """[placement, slot, kind] from [placement, rank]: where each slot begins and ends."""
-    most = int(counts.max(initial=0))
-    chunks = [
-        np.array([chunk_counts(n, vpp, last_rank=rank == pp - 1) for n in range(most + 1)])
-        for rank in range(pp)
-    ]
+    pp, vpp, most = shape.pp, shape.vpp, int(counts.max(initial=0))
+    chunks = [np.array([shape.chunks(rank, n) for n in range(most + 1)]) for rank in range(pp)]
     by_rank = np.stack([chunks[rank][counts[:, rank]] for rank in range(pp)], axis=2)
     ends = np.cumsum(by_rank.reshape(len(counts), vpp * pp), axis=1)
     starts = ends - by_rank.reshape(len(counts), vpp * pp)
@@ -144,7 +141,7 @@ def exact_bounds(
     narrowed = _narrowed(problem.model.layers, ranges)
     if any(low > high for low, high in narrowed):
         return IMPOSSIBLE
-    all_ = placements(problem, shape.pp, shape.vpp, narrowed)
+    all_ = placements(problem, replace(shape, level=0, extra=0), narrowed)
     if all_ is None:
         return None
     step = _steps(problem, shape, costs, ga, all_.slot_kinds)

@@ -18,11 +18,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from meshplan.constraints.layout import Slot
-from meshplan.constraints.pipeline import (
-    chunk_counts,
-    kind_counts,
-    slots_from_rank_counts,
-)
+from meshplan.constraints.pipeline import kind_counts
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.bounds import most_in_time
@@ -127,9 +123,7 @@ class _Program:
                 least = most
             n = self.model.new_int_var(least, most, f"n{rank}")
             self.layers.append(n)
-            rows = [
-                (k, *chunk_counts(k, vpp, last_rank=rank == pp - 1)) for k in range(least, most + 1)
-            ]
+            rows = [(k, *self.shape.chunks(rank, k)) for k in range(least, most + 1)]
             if vpp == 1:
                 chunks.append([n])
                 continue
@@ -375,10 +369,8 @@ class _Program:
     def _answer(self, solver: cp_model.CpSolver, cell: int, *, proved: bool) -> Answer:
         slots = self.fixed
         if slots is None:
-            slots = slots_from_rank_counts(
-                [solver.value(n) for n in self.layers],
-                self.shape.vpp,
-                mtp=self.problem.model.mtp_layers > 0,
+            slots = self.shape.slots(
+                [solver.value(n) for n in self.layers], mtp=self.problem.model.mtp_layers > 0
             )
         return Answer(
             cell=cell,
@@ -393,8 +385,7 @@ class _Program:
 def _largest_moments(shape: Shape, rank: int, most: int) -> tuple[tuple[int, ...], ...]:
     """Live vectors that are the largest for some number of like layers up to ``most``."""
     vectors = shape.moments(rank)
-    last = rank == shape.pp - 1
-    sizes = [chunk_counts(n, shape.vpp, last_rank=last) for n in range(most + 1)]
+    sizes = [shape.chunks(rank, n) for n in range(most + 1)]
     return tuple(sorted({max(vectors, key=lambda x, c=chunks: _dot(x, c)) for chunks in sizes}))  # type: ignore[misc]
 
 

@@ -27,7 +27,7 @@ from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_cos
 from meshplan.solver.meshes import MESH
 from meshplan.solver.progress import LimitReached
 from meshplan.solver.screen import AnyVppBounds
-from meshplan.solver.shapes import Shape, live_class
+from meshplan.solver.shapes import Shape, free_shapes, live_class
 from meshplan.solver.space import build_axes, fixed_slots, vpp_choices
 
 #: Longest step that is looked at, us (51 days); times the largest batch it stays below 2^63.
@@ -391,17 +391,18 @@ class Space:
             classes = np.minimum(ga, live_class(region.pp, int(vpp), int(ga.max(initial=0))))
             for level in np.unique(classes[legal]):
                 part = np.nonzero(legal & (classes == level))[0]
-                shape = Shape(region.pp, int(vpp), int(level), self.problem.extra_warmup)
+                shapes = free_shapes(self.problem, region.pp, int(vpp), int(level))
                 for start in range(0, len(part), _REFINED_AT_ONCE):
-                    self._check_time()
                     some = part[start : start + _REFINED_AT_ONCE]
                     at = tuple(index[some] for index in indices)
                     costs = region.costs.at((*at, np.full_like(at[0], vpp_index)))
                     none = np.zeros_like(ga[some])
-                    pool = Pool(
-                        region, shape, vpp_index, at, costs, ga[some], gbs[some], none, none
-                    )
-                    yield from self.bounded(pool, most, self.capacity)
+                    for shape in shapes:
+                        self._check_time()
+                        pool = Pool(
+                            region, shape, vpp_index, at, costs, ga[some], gbs[some], none, none
+                        )
+                        yield from self.bounded(pool, most, self.capacity)
 
     def bounded(self, pool: Pool, most: int, capacity: int) -> Iterator[Pool]:
         """The cells of a pool whose bound within ``capacity`` is at most ``most``, best first."""

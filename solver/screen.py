@@ -16,7 +16,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array
 from meshplan.solver.bounds import Bounds
-from meshplan.solver.shapes import RankTable, Shape, live_class, rank_table
+from meshplan.solver.shapes import RankTable, free_shapes, live_class, rank_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +53,9 @@ def _thriftiest(
 ) -> RankTable:
     """Least of what a rank keeps alive under any of the virtual degrees, by number of layers."""
     tables = [
-        rank_table(
-            problem,
-            Shape(pp, vpp, live_class(pp, vpp, level), problem.extra_warmup),
-            rank,
-            most,
-        )
+        rank_table(problem, shape, rank, most)
         for vpp in degrees
+        for shape in free_shapes(problem, pp, vpp, live_class(pp, vpp, level))
     ]
     layers = np.unique(np.concatenate([table.layers for table in tables]))
     return RankTable(

@@ -23,7 +23,6 @@ import numpy as np
 
 from meshplan.constraints.layout import Value
 from meshplan.constraints.memory.verdict import fills_host
-from meshplan.constraints.pipeline import slots_from_rank_counts
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Mask
@@ -106,10 +105,8 @@ class Search:
         if exact is not None:
             step = goal.minimise == "step"
             objective = exact.step if step else exact.peak
-            slots = slots_from_rank_counts(
-                exact.fastest if step else exact.leanest,
-                shape.vpp,
-                mtp=problem.model.mtp_layers > 0,
+            slots = shape.slots(
+                exact.fastest if step else exact.leanest, mtp=problem.model.mtp_layers > 0
             )
             return Answer(0, slots, objective, objective, proved=True)
         limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()

@@ -1,18 +1,25 @@
 """Pipeline shapes: what each rank can hold, and which micro-batches it keeps alive.
 
-A shape is (pp, vpp, live class).  The search space of a free split: every slot but the first and
-the last holds at least one layer, and the chunks of a rank differ by one layer at most.
+A shape is (pp, vpp, live class, end).  The search space of a free split: every slot but the first
+and the last holds at least one layer, and the chunks of a rank differ by one layer at most, but for
+the last slot, which may hold none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from meshplan.constraints.layout import Slot
-from meshplan.constraints.pipeline import chunk_counts, kind_counts, rank_slots
+from meshplan.constraints.pipeline import (
+    chunk_counts,
+    kind_counts,
+    rank_slots,
+    slots_from_rank_counts,
+)
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.schedule import live_chunks
 from meshplan.scenarios.model_card import LayerKind
@@ -31,13 +38,23 @@ class Shape:
     """One pipeline shape.
 
     ``level`` is the live class of the micro-batches a step, ``extra`` the chunks that the schedule
-    runs forward beyond its warm-up.
+    runs forward beyond its warm-up; with ``bare_end`` the last slot holds no decoder layer.
     """
 
     pp: int
     vpp: int
     level: int
     extra: int = 0
+    bare_end: bool = False
+
+    def chunks(self, rank: int, layers: int) -> tuple[int, ...]:
+        """Layers of each chunk of a rank that holds ``layers`` of them."""
+        last = rank == self.pp - 1
+        return chunk_counts(layers, self.vpp, last_rank=last, bare_end=self.bare_end)
+
+    def slots(self, layers: Sequence[int], *, mtp: bool) -> tuple[Slot, ...]:
+        """Slots of ranks with so many layers each."""
+        return slots_from_rank_counts(layers, self.vpp, mtp=mtp, bare_end=self.bare_end)
 
     def moments(self, rank: int) -> tuple[tuple[int, ...], ...]:
         """Live micro-batches of each chunk of a rank at the worst moments of the step."""
@@ -86,14 +103,14 @@ def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTabl
     vectors = shape.moments(rank)
     fixed = fixed_slots(problem, shape.pp, shape.vpp)
     fewest = [_fewest(problem, shape, r, most) for r in range(rank)]
-    earlier = sum(chunk_counts(n, shape.vpp, last_rank=False)[0] for n in fewest)
+    earlier = sum(shape.chunks(r, n)[0] for r, n in enumerate(fewest))
     entries: list[tuple[tuple[int, ...], dict[LayerKind, tuple[tuple[int, int], ...]]]] = []
     if fixed is not None:
         slots = rank_slots(fixed, shape.pp, rank)
         entries.append((tuple(s.count for s in slots), _exact(problem, slots, others)))
     else:
         for n in range(least_layers(shape, rank), most + 1):
-            chunks = chunk_counts(n, shape.vpp, last_rank=rank == shape.pp - 1)
+            chunks = shape.chunks(rank, n)
             ranges = {
                 kind: rank_kind_range(problem, kind, chunks, shape.pp, rank, earlier)
                 for kind in others
@@ -160,3 +177,11 @@ def _columns(pairs: list[tuple[int, int]]) -> tuple[Array, Array]:
 
 def _dot(a: tuple[int, ...], b: tuple[int, ...] | list[int]) -> int:
     return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def free_shapes(problem: Problem, pp: int, vpp: int, level: int) -> tuple[Shape, ...]:
+    """Shapes of these degrees: one for a given split, else one for each end of the pipeline."""
+    extra = problem.extra_warmup
+    if vpp == 1 or fixed_slots(problem, pp, vpp) is not None:
+        return (Shape(pp, vpp, level, extra),)
+    return tuple(Shape(pp, vpp, level, extra, bare_end=bare) for bare in (False, True))

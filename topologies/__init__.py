@@ -6,7 +6,14 @@
 ``cluster``       NVLink domains and the solver's queries: :class:`Cluster`
 ``borders``       the run arithmetic behind the queries, and :class:`Tier`
 ``graph``         the same topology as an explicit networkx graph
-``errors``        :class:`ClusterError` and :class:`UnknownName`
+``inventory``     what topology files say, before it becomes a cluster: :class:`Inventory`
+``readers``       one reader for each format: ``read_topology_text``
+``assembly``      a cluster from several files and a node type: :func:`assemble`
+``grouping``      which nodes share an NVLink domain, and which a leaf switch
+``findings``      what a person should know about that cluster
+``packing``       GPUs that groups can use in unequal domains: :func:`packed_gpus`
+``cluster_file``  a cluster as a file that scenarios name
+``errors``        :class:`ClusterError`, :class:`TopologyFileError`, :class:`UnknownName`
 ================  ==================================================================
 """
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import islice
 
 from meshplan.topologies.borders import (
     Run,
@@ -51,6 +52,11 @@ class Cluster:
         Downlink over uplink bandwidth of a leaf; 1.0 is a non-blocking fabric.
     notes
         What was decided when the cluster was built, for the reader of a report.
+    leaf_domains
+        NVLink domains under each leaf, in order, where the leaves are known; then
+        ``nodes_per_leaf`` says nothing.
+    node_names
+        Names of the nodes in rank order, where they are known.
 
     Raises
     ------
@@ -64,6 +70,8 @@ class Cluster:
     nodes_per_leaf: int = 16
     oversubscription: float = 1.0
     notes: tuple[str, ...] = ()
+    leaf_domains: tuple[int, ...] = ()
+    node_names: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         largest = self.node_type.nvlink_domain_gpus
@@ -84,6 +92,19 @@ class Cluster:
                 f"oversubscription ({self.oversubscription!r}) is not a finite number >= 1.",
                 advice="use 1.0 for a non-blocking fabric, 2.0 if half the uplinks are there.",
             )
+        if self.leaf_domains and (
+            min(self.leaf_domains) < 1 or sum(self.leaf_domains) != len(self.domains)
+        ):
+            raise ClusterError(
+                f"the leaves hold {sum(self.leaf_domains)} NVLink domains, the cluster has "
+                f"{len(self.domains)}.",
+                advice="count each domain under one leaf.",
+            )
+        if self.node_names and len(self.node_names) != self.nodes:
+            raise ClusterError(
+                f"{len(self.node_names)} nodes have names, the cluster has {self.nodes}.",
+                advice="name every node once, or none.",
+            )
 
     def __hash__(self) -> int:
         return self._hash
@@ -92,7 +113,7 @@ class Cluster:
     def _hash(self) -> int:
         # Thousands of domains make hashing slow, and every cached query hashes the cluster.
         # Numbers only: hashes of strings differ between processes, and this one is pickled along.
-        return hash((self.domains, self.nodes_per_leaf, self.oversubscription))
+        return hash((self.domains, self.nodes_per_leaf, self.oversubscription, self.leaf_domains))
 
     @cached_property
     def gpus(self) -> int:
@@ -118,6 +139,9 @@ class Cluster:
     def leaves(self) -> tuple[int, ...]:
         """GPUs under each leaf (of all rails together), in rank order."""
         leaves: list[int] = []
+        if self.leaf_domains:
+            domains = iter(self.domains)
+            return tuple(sum(islice(domains, count)) for count in self.leaf_domains)
         used_nodes = 0
         for gpus in self.domains:
             nodes = self._nodes_of(gpus)

@@ -55,3 +55,31 @@ class ClusterError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.message}\nMaybe {self.advice}" if self.advice else self.message
+
+
+class TopologyFileError(ClusterError):
+    """A topology file that cannot be read as what it is, or contradicts itself.
+
+    Parameters
+    ----------
+    message
+        Names the entry *and its value*.
+    advice
+        What to do, without the leading "Maybe".
+    line
+        Where it stands (1-based), if it stands on one line.
+    file
+        Name of the file; whoever knows it may fill it in later.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        advice: str | None = None,
+        line: int | None = None,
+        file: str | None = None,
+    ) -> None:
+        super().__init__(message, advice=advice)
+        self.line = line
+        self.file = file

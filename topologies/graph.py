@@ -49,7 +49,8 @@ def topology_graph(cluster: Cluster) -> networkx.Graph[Any]:
     - ``("leaf", group, k)`` to ``("spine", 0)``, if there is more than one leaf group: the NIC
       rates below the leaf over the oversubscription.
 
-    The one spine vertex stands for the whole spine layer.
+    A node whose name is known has it as the attribute ``name``.  The one spine vertex stands
+    for the whole spine layer.
 
     Raises
     ------
@@ -78,6 +79,8 @@ def topology_graph(cluster: Cluster) -> networkx.Graph[Any]:
             group += 1
         while rank < domain_end:
             node = add("node", node_index)
+            if cluster.node_names:
+                graph.nodes[node]["name"] = cluster.node_names[node_index]
             for rail in range(min(kind.gpus_per_node, domain_end - rank)):
                 gpu = add("gpu", rank)
                 nic = add("rail", node_index, rail)

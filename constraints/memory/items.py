@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meshplan.constraints.layout import Layout, Slot
@@ -23,6 +23,8 @@ from meshplan.constraints.memory.overhead import (
 from meshplan.constraints.memory.stage import (
     WORKING_TERMS,
     RankMemory,
+    checkpoints_of,
+    not_recomputed,
     rank_memory,
     worst_moment,
 )
@@ -41,6 +43,8 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.terms import evaluate
 from meshplan.scenarios.model_card import LayerKind
 
+#: What mixes the tokens of a layer, where that is not attention in its usual form.
+_MIXERS = {"mamba": "Mamba mixer", "gdn": "linear attention", "none": "no mixer"}
 #: What needs the memory while a layer runs, by the term that is the largest.
 _WORKING_NAMES = {
     "attention_working": "attention running backward",
@@ -99,7 +103,7 @@ def _static(
         expert = sum(n * size(expert_static, part, kind=kind) for kind, n in counts.items())
         number = sum(counts.values())
         routed = sum(n for kind, n in counts.items() if kind.mlp == "moe")
-        yield Item(shown, f"attention, norms, dense and shared MLPs of {number} layers", dense)
+        yield Item(shown, f"{_dense_parts(problem, counts)} of {number} layers", dense)
         yield Item(shown, f"routed experts of {routed} layers", expert)
         for slot in slots:
             if slot.embedding:
@@ -112,6 +116,17 @@ def _static(
                 yield Item(shown, "final norm and output layer", size(output_static, part))
 
 
+def _dense_parts(problem: Problem, kinds: Iterable[LayerKind]) -> str:
+    """What layers hold besides routed experts, in words."""
+    mixers = {_MIXERS.get(kind.attention, "attention") for kind in kinds} - {"no mixer"}
+    mlps = {kind.mlp for kind in kinds}
+    found = [*sorted(mixers), "norms"]
+    found += ["dense MLPs"] * ("dense" in mlps)
+    if "moe" in mlps:
+        found += ["routers"] + ["shared experts"] * bool(problem.model.shared_ffn)
+    return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else found[0]
+
+
 def _activations(
     problem: Problem, layout: Layout, slots: Sequence[Slot], memory: RankMemory
 ) -> Iterator[Item]:
@@ -119,21 +134,44 @@ def _activations(
     if not memory.activations:
         return
     _, worst = worst_moment(problem, layout, slots, memory.rank)
-    live: Counter[LayerKind] = Counter()
-    for number, slot in zip(worst, slots, strict=True):
-        for kind, n in kind_counts(problem.model, slot).items():
-            live[kind] += number * n
-        if slot.mtp:
-            live[problem.model.mtp_kind] += number * problem.model.mtp_layers
-    counted = 0
+    live = tuple(zip(worst, slots, strict=True))
+    if not layout.recompute_full:
+        yield from _saved(problem, layout, _live_layers(problem, live))
+        return
+    kept = (
+        []
+        if problem.training.recompute_method == "uniform"
+        else [
+            *_saved(problem, not_recomputed(layout), _live_layers(problem, live, beyond_block=True))
+        ]
+    )
+    yield from kept
+    checkpoints = sum(number * checkpoints_of(problem, slot) for number, slot in live)
+    inputs = memory.activations - sum(item.quanta for item in kept)
+    yield Item("activations", f"inputs of {checkpoints} live checkpoints", inputs)
+
+
+def _live_layers(
+    problem: Problem, live: Sequence[tuple[int, Slot]], *, beyond_block: bool = False
+) -> Counter[LayerKind]:
+    """Layers by kind, times the micro-batches alive; or those that ``block`` does not recompute."""
+    card, found = problem.model, Counter[LayerKind]()
+    for number, slot in live:
+        first = problem.training.recompute_layers if beyond_block else 0
+        for kind in card.layer_kinds[slot.first : slot.first + slot.count][first:]:
+            found[kind] += number
+        if slot.mtp and not beyond_block:
+            found[card.mtp_kind] += number * card.mtp_layers
+    return found
+
+
+def _saved(problem: Problem, layout: Layout, live: Counter[LayerKind]) -> Iterator[Item]:
+    """What these layers save under a layout's recompute."""
     for kind, n in live.items():
         for part, terms in activation_terms(kind).items():
             saved = n * sum(evaluate(term, problem, layout, kind=kind) for term in terms)
-            counted += saved
-            name = "inputs" if part == "attention" and layout.recompute_full else part
+            name = _MIXERS.get(kind.attention, part) if part == "attention" else part
             yield Item("activations", f"{name} of {n} live layers ({kind})", saved)
-    # Checkpoints of several layers, or of some: less than a layer's input each.
-    yield Item("activations", "checkpoints beyond a layer each", memory.activations - counted)
 
 
 def _at_work(

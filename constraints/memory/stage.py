@@ -216,31 +216,37 @@ def worst_moment(
 def chunk_activation(problem: Problem, layout: Layout, slot: Slot) -> int:
     """Activations that one chunk saves for one micro-batch, MTP layers included."""
     card = problem.model
+    if layout.recompute_full:
+        return _checkpointed(problem, layout, slot)
     counts = kind_counts(card, slot)
     total = sum(layer_activation(problem, layout, kind) * n for kind, n in counts.items())
-    if layout.recompute_full:
-        total = _checkpointed(problem, layout, slot, total)
     if slot.mtp:
         total += card.mtp_layers * layer_activation(problem, layout, card.mtp_kind)
     return total
 
 
-def _checkpointed(problem: Problem, layout: Layout, slot: Slot, inputs: int) -> int:
-    """Full recompute beyond one layer a checkpoint; ``inputs`` is what that would save."""
-    training = problem.training
-    layers = training.recompute_layers
-    if slot.count == 0 or (training.recompute_method == "uniform" and layers == 1):
-        return inputs
-    one = inputs // slot.count
+def checkpoints_of(problem: Problem, slot: Slot) -> int:
+    """Checkpoints of one slot under full recompute; each keeps its input.  MTP layers have one."""
+    training, mtp = problem.training, problem.model.mtp_layers if slot.mtp else 0
     if training.recompute_method == "uniform":
-        return one * -(-slot.count // layers)
-    saved = 0
-    for index, kind in enumerate(problem.model.layer_kinds[slot.first : slot.first + slot.count]):
-        saved += one if index < layers else layer_activation(problem, _not_recomputed(layout), kind)
+        return -(-slot.count // training.recompute_layers) + mtp
+    return min(slot.count, training.recompute_layers) + mtp
+
+
+def _checkpointed(problem: Problem, layout: Layout, slot: Slot) -> int:
+    """What one slot keeps for one micro-batch under full recompute."""
+    # All kinds of layers keep the same input.
+    each = layer_activation(problem, layout, problem.model.layer_kinds[0])
+    saved = checkpoints_of(problem, slot) * each
+    if problem.training.recompute_method == "block":
+        kinds = problem.model.layer_kinds[slot.first : slot.first + slot.count]
+        for kind in kinds[problem.training.recompute_layers :]:
+            saved += layer_activation(problem, not_recomputed(layout), kind)
     return saved
 
 
-def _not_recomputed(layout: Layout) -> Layout:
+def not_recomputed(layout: Layout) -> Layout:
+    """The same layout with no recompute."""
     return replace(layout, recompute_full=False, recompute=())
 
 
@@ -302,7 +308,7 @@ def _host(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) ->
         if layout.recompute_full and problem.training.recompute_method == "block":
             kept = problem.model.layer_kinds[slot.first : slot.first + slot.count]
             for kind in kept[problem.training.recompute_layers :]:
-                plain = _not_recomputed(layout)
+                plain = not_recomputed(layout)
                 total += most * evaluate(offloaded_activation, problem, plain, kind=kind)
     return total
 
@@ -313,10 +319,12 @@ __all__ = [
     "OUTSIDE_TERMS",
     "PARTS",
     "WORKING_TERMS",
+    "checkpoints_of",
     "chunk_activation",
     "Event",
     "RankMemory",
     "layer_activation",
+    "not_recomputed",
     "rank_live_chunks",
     "rank_memory",
     "worst_moment",

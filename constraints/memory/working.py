@@ -109,7 +109,11 @@ def moe_working(
     rc_shared_experts: int,
     rc_full: int,
 ) -> int:
-    """MoE half: permuted copies of the tokens and their gradients, recomputed tensors."""
+    """MoE half: permuted copies of the tokens and their gradients, recomputed tensors.
+
+    Without fused accumulation the gradients of fc1 of all local experts, which one grouped product
+    makes, exist before they are added.
+    """
     card = problem.model
     kind = next((kind for kind in problem.cost_kinds if kind.mlp == "moe"), None)
     if kind is None:
@@ -121,7 +125,12 @@ def moe_working(
     else:
         per_copy = max(4 * latent, 2 * gate * ffn)
     base = quanta(moe_tokens * 6 * card.hidden)
-    base += quanta(routed_copies(problem, moe_tokens, ep, etp) * per_copy)
+    copies = routed_copies(problem, moe_tokens, ep, etp)
+    routed = copies * per_copy
+    if not problem.training.fused_gradients:
+        weight = 2 * (card.experts or 0) / ep * gate * ffn * latent
+        routed = max(routed, copies * (2 * gate * ffn + 2 * latent) + weight)
+    base += quanta(routed)
     recompute = (rc_layernorm, rc_moe, rc_moe_act, rc_shared_experts, rc_full)
     whole = moe_activation(problem, kind, moe_tokens, ep, etp, dispatcher, 0, 0, 0, 0, 0)
     return base + whole - moe_activation(problem, kind, moe_tokens, ep, etp, dispatcher, *recompute)
@@ -182,11 +191,19 @@ def logit_bytes(problem: Problem) -> tuple[int, int]:
 
 @lru_cache(maxsize=65536)
 def loss_working(problem: Problem, tp: int, attention_tokens: int) -> int:
-    """Logits and their gradients on the loss stage at the peak, final norm included."""
+    """Logits and their gradients on the loss stage at the peak, final norm included.
+
+    That is inside the cross entropy; or after it, if the accumulation is not fused, where the bf16
+    gradients of the logits and of the output layer's whole weight are alive (Megatron-LM
+    ``core/tensor_parallel/layers.py``).
+    """
     card = problem.model
     kept, peak = logit_bytes(problem)
-    elements = attention_tokens * card.padded_vocab(tp) / tp
-    total = elements * (peak + kept * card.mtp_layers)
+    vocab = card.padded_vocab(tp) / tp
+    largest = attention_tokens * vocab * peak
+    if not problem.training.fused_gradients:
+        largest = max(largest, 2 * vocab * (attention_tokens + card.hidden))
+    total = largest + attention_tokens * vocab * kept * card.mtp_layers
     shard = attention_tokens / problem.sequence_shards(tp)
     total += shard * 4 * card.hidden + attention_tokens * 4 * card.hidden
     return quanta(total)

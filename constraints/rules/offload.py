@@ -166,16 +166,17 @@ _INSIDE_MOE = ("expert_fc1", "moe_act")
 _ACTIVATIONS = "options.activation_offload"
 
 
-def _inside_moe(problem: Problem) -> list[str]:
+def offloaded_inside_moe(problem: Problem) -> list[str]:
+    """Modules of ``options.activation_offload`` that recompute of ``moe`` does not go with."""
     return [name for name in _INSIDE_MOE if name in problem.training.activation_offload]
 
 
 def _offload_recompute_holds(problem: Problem, rc_moe: int) -> bool:
-    return not rc_moe or not _inside_moe(problem)
+    return not rc_moe or not offloaded_inside_moe(problem)
 
 
 def _offload_recompute_explain(problem: Problem, _: int) -> str:
-    named = ", ".join(_inside_moe(problem))
+    named = ", ".join(offloaded_inside_moe(problem))
     return (
         f"recompute of moe replays the whole MoE layer, so {_ACTIVATIONS} = [{named}] inside it is "
         "refused; leave out one of the two"
@@ -188,10 +189,11 @@ FG_OFFLOAD_MOE_RECOMPUTE = Rule(
     holds=_offload_recompute_holds,
     explain=_offload_recompute_explain,
     formula="recompute of moe => no activation offload of expert_fc1 and moe_act",
-    why="What is recomputed is not saved, so there is nothing to offload inside it.",
+    why="What is recomputed is not saved, so there is nothing to offload inside it; Megatron-Core "
+    "refuses it beside the module moe, and takes it without effect beside full recompute.",
     source=TRANSFORMER_CONFIG,
     family="offload",
-    applies=lambda problem: bool(_inside_moe(problem)),
+    applies=lambda problem: bool(offloaded_inside_moe(problem)),
     fields=("options.recompute", _ACTIVATIONS),
 )
 
@@ -213,7 +215,7 @@ FG_OFFLOAD_GRAPH_MOE = Rule(
     holds=_offload_graph_holds,
     explain=_offload_graph_explain,
     formula="activation offload => no CUDA graph of moe",
-    why="The copies to the host are outside the graph, but the experts' tensors inside it.",
+    why="Megatron-Core does not support the two together, whatever module is offloaded.",
     source=TRANSFORMER_CONFIG,
     family="offload",
     applies=lambda problem: bool(problem.training.activation_offload),

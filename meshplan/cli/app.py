@@ -33,7 +33,15 @@ class PlainGroup(click.Group):
         """Run the command; turn what goes wrong into a message."""
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as error:
+            from meshplan.scenarios.errors import printable
+
+            said = error.format_message()
+            if printable(said) == said:
+                raise
+            # What the user typed, as it stands in the message.
+            raise click.UsageError(printable(said), getattr(error, "ctx", ctx)) from None
+        except (click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
@@ -49,7 +57,7 @@ class PlainGroup(click.Group):
 
 
 def _explain(ctx: click.Context, error: Exception) -> None:
-    from meshplan.scenarios.errors import InputError
+    from meshplan.scenarios.errors import InputError, one_line
 
     if isinstance(error, InputError):
         click.echo(f"Error: {error}", err=True)
@@ -60,7 +68,7 @@ def _explain(ctx: click.Context, error: Exception) -> None:
         ctx.exit(BAD_INPUT)
     if os.environ.get(DEBUG_VARIABLE) == "1":
         raise error
-    text = " ".join(str(error).split())[:300]
+    text = one_line(" ".join(str(error).split())[:300])
     click.echo(
         f"meshplan {__version__} failed; this is our fault, not yours.\n"
         f"  {type(error).__name__}: {text}\n"

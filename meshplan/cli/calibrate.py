@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def calibrate(
     runs: str, out: str | None, base: str, picture: str | None, json_path: str | None, quiet: bool
 ) -> None:
-    r"""Fit the efficiencies of the step-time model to the measured runs in RUNS.csv.
+    """Fit the efficiencies of the step-time model to the measured runs in RUNS.csv.
 
     \b
     Columns of RUNS.csv (`meshplan import runs` writes it from training logs):
@@ -49,8 +49,9 @@ def calibrate(
 
     Only what the runs determine is fitted; the rest stays as in the base, with the reason.
     Files are written when all is done, or not at all.
-    """
+    """  # noqa: D301 - click reads the character, not the two
     from meshplan.cli.whole_file import keep_apart, output_file
+    from meshplan.scenarios.errors import one_line
     from meshplan.solver.calibrate import calibrate as fit_to
     from meshplan.solver.calibrate.extras import need
     from meshplan.solver.calibrate.runs import files_of_runs
@@ -89,7 +90,8 @@ def calibrate(
 
         report.render(Console())
     if out is not None:
-        click.echo(f"\nWritten to {out}: name it in a scenario as   calibration: {out}")
+        path = one_line(out)
+        click.echo(f"\nWritten to {path}: name it in a scenario as   calibration: {path}")
 
 
 def _file(path: str | None, option: str) -> WholeFile | None:

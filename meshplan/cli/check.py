@@ -38,20 +38,23 @@ def check(
     overrides: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    r"""Judge one layout of the scenario FILE: rules broken, memory, step time, advice.
+    """Judge one layout of the scenario FILE: rules broken, memory, step time, advice.
 
     Exit code 1 if the layout is illegal or does not fit.
 
     \b
     Keys of --layout, joined by commas:
       tp cp pp vpp dp ep etp edp mbs ga gbs   degrees and batch
+      gpus=256               the number of GPUs: must be the cluster's
       recompute=moe+mlp      modules joined by +, full or none
-      offload=100            percent of the optimizer on the host
+      offload=100            percent of the optimizer state on the host
       dispatcher=deepep      alltoall, deepep or hybridep
       cp_comm=p2p            p2p, a2a, a2a+p2p or all_gather
       graphs=attn+mlp        scopes of CUDA graphs joined by +, or none
       pipeline="Et*3|(tt|)*29m|L"   Megatron's layout string, or even
-    """
+
+    With `auto` a key is open though the scenario pins it.
+    """  # noqa: D301 - click reads the character, not the two
     import meshplan
     from meshplan.cli.output import deliver
     from meshplan.cli.whole_file import output_file

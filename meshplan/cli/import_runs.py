@@ -84,6 +84,8 @@ def import_runs(
     scenario = meshplan.load(file)
     given: dict[str, str | Path] = {f"log {n}": log for n, log in enumerate(logs, 1)}
     keep_apart([target], {**input_files(scenario), **given})
+    if as_json and target is not None and output is not None:
+        _refuse_table(output)
     model = resolve_model(scenario)
     folder = os.path.dirname(os.path.realpath(output)) if target is not None and output else None
     shown = _relative(file, folder)
@@ -113,9 +115,31 @@ def _relative(file: str, folder: str | None) -> str:
     return file if folder is None else os.path.relpath(os.path.realpath(file), folder)
 
 
+def _refuse_table(path: str) -> None:
+    """Refuse to put JSON in the place of a table: its rows may have taken weeks to measure.
+
+    Raises
+    ------
+    InputError
+        If the file holds something else than JSON.
+    """
+    from meshplan.scenarios.errors import InputError
+    from meshplan.scenarios.files import read_file
+
+    text = read_file(path).strip() if Path(path).is_file() else ""
+    if text and not text.startswith("{"):
+        raise InputError(
+            "--output holds a table or something else that is no JSON, which --json would replace",
+            advice="leave --json out to add to a table, or give another file.",
+            file=path,
+        )
+
+
 def _name(log: str) -> str:
+    from meshplan.scenarios.errors import one_line
+
     name = Path(log).name if log != "-" else "standard-input"
-    return "".join(char if char.isprintable() else "?" for char in name)[:80]
+    return one_line(name)[:80]
 
 
 def _measured(step: SteadyStep) -> str:
@@ -219,26 +243,33 @@ def _table(rows: list[_Row], path: str | None) -> tuple[str, list[str]]:
     """The table with the rows added to what ``path`` holds, and what was left out."""
     from meshplan.scenarios.errors import InputError
     from meshplan.scenarios.files import read_file
+    from meshplan.scenarios.tables import read_table
 
-    old = read_file(path) if path is not None and Path(path).is_file() else ""
+    old, table = "", None
+    if path is not None and Path(path).is_file():
+        old, table = read_file(path), read_table(path, whole_rows=False)
     buffer = io.StringIO()
-    header: list[str] = list(_HEADER)
-    known: list[dict[str, str]] = []
-    if old.strip():
-        plain = [line for line in old.splitlines() if line.strip() and not line.startswith("#")]
-        reader = csv.DictReader(plain)
-        header = [name.strip() for name in reader.fieldnames or ()]
-        if missing := [name for name in _HEADER[:3] if name not in header]:
-            raise InputError(
-                f"--output has a header without {', '.join(missing)}",
-                advice="give another file, or one that begins scenario,layout,step_s,name.",
-                file=path,
-                line=1,
-            )
-        known = list(reader)
-        buffer.write(old if old.endswith("\n") else old + "\n")
-    writer = csv.DictWriter(buffer, header, lineterminator="\n", extrasaction="ignore", restval="")
-    if not old.strip():
+    buffer.write(f"{old.rstrip()}\n" if old.strip() else "")
+    if table is not None and not table.line:
+        table = None
+    columns = _HEADER if table is None else table.columns
+    if missing := [name for name in _HEADER[:3] if name not in columns]:
+        raise InputError(
+            f"--output has a header without {', '.join(missing)}",
+            advice="give another file, or one that begins scenario,layout,step_s,name.",
+            file=path,
+            line=None if table is None else table.line,
+        )
+    writer = csv.DictWriter(
+        buffer,
+        columns,
+        delimiter="," if table is None else table.separator,
+        lineterminator="\n",
+        extrasaction="ignore",
+        restval="",
+    )
+    known = [row.cells for row in table.rows] if table is not None else []
+    if table is None:
         writer.writeheader()
     doubled = []
     for row in rows:

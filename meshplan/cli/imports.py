@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from meshplan.cli.import_runs import import_runs
+from meshplan.cli.import_topology import import_topology
 
 if TYPE_CHECKING:
     from meshplan.cli.whole_file import WholeFile
@@ -100,6 +101,7 @@ def import_hf_model(file: str, name: str | None, output: str | None, as_json: bo
 
 
 imports.add_command(import_runs)
+imports.add_command(import_topology)
 
 
 def argument_findings(arguments: MegatronArguments, part: ScenarioPart) -> list[str]:
@@ -119,10 +121,10 @@ def argument_findings(arguments: MegatronArguments, part: ScenarioPart) -> list[
 
 def print_findings(findings: list[str]) -> None:
     """Print findings on standard error, one a line."""
+    from meshplan.scenarios.errors import one_line
+
     for text in findings:
-        # Names come from the file: no control character of it may reach the terminal.
-        plain = "".join(char if char.isprintable() else "?" for char in text)
-        click.echo(f"note: {plain}", err=True)
+        click.echo(f"note: {one_line(text)}", err=True)
 
 
 def _target(output: str | None, file: str) -> WholeFile | None:
@@ -145,9 +147,10 @@ def _deliver(
     else:
         import yaml
 
+        from meshplan.scenarios.errors import one_line
+
         body = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)
-        plain = "".join(char if char.isprintable() else "?" for char in origin)
-        text = f"# {plain}\n{body}"
+        text = f"# {one_line(origin)}\n{body}"
     if target is None:
         click.echo(text, nl=False)
     else:

@@ -41,6 +41,7 @@ def test(
     from meshplan.cli.expectations import scenario_files
     from meshplan.cli.junit import junit_xml
     from meshplan.cli.whole_file import WholeFile, keep_apart
+    from meshplan.scenarios.errors import one_line
 
     target = WholeFile(junit_path, "--junit") if junit_path is not None else None
     files = scenario_files(paths)
@@ -50,7 +51,8 @@ def test(
     for file in files:
         case = _run(file, time_limit_s)
         if case is None:
-            click.echo(f"stopped in {file}; {len(files) - len(cases)} of {len(files)} not judged")
+            left = f"{len(files) - len(cases)} of {len(files)} not judged"
+            click.echo(f"stopped in {one_line(str(file))}; {left}")
             ctx.exit(STOPPED)
         cases.append(case)
         _print(case, width)
@@ -106,8 +108,11 @@ def _run(file: Path, time_limit_s: float | None) -> Case | None:
 
 
 def _print(case: Case, width: int) -> None:
+    from meshplan.scenarios.errors import one_line
+
     outcome = click.style(f"{case.outcome:5}", fg=_STYLES[case.outcome])
-    click.echo(f"{outcome} {case.file!s:{width}} {case.seconds:7.2f} s  {case.answer}")
+    file = one_line(str(case.file))
+    click.echo(f"{outcome} {file:{width}} {case.seconds:7.2f} s  {one_line(case.answer)}")
     for text in case.wrong:
-        for line in text.splitlines():
-            click.echo(f"        {line}")
+        for line in text.split("\n"):
+            click.echo(f"        {one_line(line)}")

@@ -37,11 +37,19 @@ class WholeFile:
     ------
     InputError
         At once, if it could not be written: so nobody waits for an answer that cannot be kept.
+        Nor is ``-`` the name of a file: where standard output will do, nobody makes one of these.
     """
 
     def __init__(self, path: str, option: str) -> None:
         self._shown = path
         self.option = option
+        if path == DASH:
+            from meshplan.scenarios.errors import InputError
+
+            raise InputError(
+                f"{self.said}, but this result does not go to standard output",
+                advice="give the path of a file; ./- is a file of that name.",
+            )
         try:
             self.path = Path(os.path.realpath(path))
             self._is_special = self.path.exists() and not self.path.is_file()
@@ -60,7 +68,7 @@ class WholeFile:
         """Option and path, as a message begins: ``--json is 'a.json'``."""
         from meshplan.scenarios.yaml_reader import shorten
 
-        return f"{self.option} is {shorten(self._shown)}"
+        return f"{self.option} is {shorten(self._shown, 200)}"
 
     def is_same(self, path: str | Path) -> bool:
         """Whether ``path`` leads to this file: by another name, or by a link of either kind.

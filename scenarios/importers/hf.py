@@ -100,7 +100,7 @@ def model_from_config(
     try:
         card = ModelCard.model_validate(figures)
     except ValidationError as error:
-        raise input_error(error, ModelCard, SourceMap(file)) from None
+        raise input_error(error, ModelCard, SourceMap(file), whole="the model card") from None
     return ImportedModel(card, family.model_type, tuple(fields.notes), tuple(fields.approximations))
 
 

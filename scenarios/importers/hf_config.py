@@ -49,8 +49,9 @@ def parse_config(text: str, name: str) -> dict[str, Any]:
             f"malformed JSON: {shorten(str(error))}", advice="check its numbers.", file=name
         ) from None
     if not isinstance(data, dict):
+        what = "null" if data is None else shown(data)
         raise InputError(
-            f"the file holds {shown(data)}, but a config.json is an object",
+            f"the file holds {what}, but a config.json is an object",
             advice="name the config.json of the model.",
             file=name,
         )

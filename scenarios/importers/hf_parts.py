@@ -33,6 +33,13 @@ def grouped_query(fields: Fields, figures: Figures, *, groups_default: bool = Fa
         fields.notes.append("num_key_value_heads not given: as many as num_attention_heads")
     else:
         figures["kv_groups"] = fields.whole("num_key_value_heads", "KV heads")
+    if figures["heads"] % figures["kv_groups"]:
+        raise fields.refuse(
+            "num_key_value_heads",
+            f"num_attention_heads ({figures['heads']}) is no multiple of num_key_value_heads "
+            f"({figures['kv_groups']})",
+            "check that this is the model's own config.json.",
+        )
 
 
 def head_dim(fields: Fields, figures: Figures) -> None:

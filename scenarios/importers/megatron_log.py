@@ -33,7 +33,7 @@ _MOST_DUMP = 5_000
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _ITERATION = re.compile(r"\biteration[ \t]+(\d{1,12})[ \t]*/[ \t]*(?:\d{1,12}|infinity)")
-_NUMBER = r"[ \t]*([0-9]{1,15}(?:\.[0-9]{0,9})?)"
+_NUMBER = r"[ \t]*([0-9]{1,15}(?:\.[0-9]{0,9})?)(?![0-9.]*[eE][-+]?[0-9])"
 _ELAPSED = re.compile(r"elapsed time per iteration \(ms\):" + _NUMBER)
 _TFLOPS = re.compile(r"throughput per GPU \(TFLOP/s/GPU\):" + _NUMBER)
 _BATCH = re.compile(r"global batch size:[ \t]*([0-9]{1,9})")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 from typing import TYPE_CHECKING, Any
 
 from meshplan.solver.calibrate.extras import need
+from meshplan.solver.calibrate.wording import shortened
 from meshplan.solver.judge import model_tflops_per_gpu
 
 if TYPE_CHECKING:
@@ -16,7 +18,12 @@ if TYPE_CHECKING:
 _MOST_LINES = 30
 _INCHES, _DPI = (12.0, 7.0), 130
 _BEFORE, _AFTER, _BAND = "#9a9a9a", "#0b5fa5", "#0b5fa5"
+#: Models take these in turn; as their numbers have no common factor, 70 models look different.
 _MARKERS = "osD^vP*X<>"
+_COLORS = ("#0b5fa5", "#c4501b", "#2a7f3e", "#7b3fa0", "#8a6d00", "#a3234f", "#1d7d86")
+#: Throughputs that differ by more than this factor are drawn on logarithmic axes.
+_WIDE = 3
+_NAME = 40
 
 
 def draw(report: CalibrationReport) -> bytes:
@@ -56,7 +63,7 @@ def _plain(text: str) -> str:
 
 def _scatter(axes: Any, report: CalibrationReport) -> None:
     models = sorted({row.run.problem.model.name for row in report.rows})
-    most = 0.0
+    most, least = 0.0, math.inf
     for index, model in enumerate(models):
         rows = [row for row in report.rows if row.run.problem.model.name == model]
         marker = _MARKERS[index % len(_MARKERS)]
@@ -67,23 +74,39 @@ def _scatter(axes: Any, report: CalibrationReport) -> None:
         axes.scatter(
             measured, before, marker=marker, s=30, facecolors="none", edgecolors=_BEFORE, zorder=2
         )
-        axes.scatter(measured, after, marker=marker, s=30, color=_AFTER, label=_plain(model),
-                     zorder=3)  # fmt: skip
+        axes.scatter(measured, after, marker=marker, s=30, color=_COLORS[index % len(_COLORS)],
+                     label=_plain(model), zorder=3)  # fmt: skip
         most = max(most, *measured, *before, *after)
-    most *= 1.06
+        least = min(least, *measured, *before, *after)
+    first, last = _scale(axes, least, most)
     band = report.band.value
-    axes.plot([0, most], [0, most], color="black", linewidth=0.8)
-    axes.fill_between([0, most], [0, most * (1 - band)], [0, most * (1 + band)], color=_BAND,
-                      alpha=0.12, linewidth=0)  # fmt: skip
+    axes.plot([first, last], [first, last], color="black", linewidth=0.8)
+    axes.fill_between([first, last], [first * (1 - band), last * (1 - band)],
+                      [first * (1 + band), last * (1 + band)], color=_BAND, alpha=0.12,
+                      linewidth=0)  # fmt: skip
     axes.set(
-        xlim=(0, most),
-        ylim=(0, most),
+        xlim=(first, last),
+        ylim=(first, last),
         xlabel="measured, model TFLOP/s per GPU",
         ylabel="predicted, model TFLOP/s per GPU",
     )
     axes.set_title("hollow: before, filled: after", fontsize=10)
     axes.set_box_aspect(1)
     axes.legend(loc="upper left", fontsize=8, frameon=False)
+
+
+def _scale(axes: Any, least: float, most: float) -> tuple[float, float]:
+    """Ends of both axes; a wide range is drawn on logarithmic ones, where errors look alike."""
+    if most < _WIDE * least:
+        return 0.0, 1.06 * most
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    return 0.8 * least, 1.25 * most
 
 
 def _tflops(row: RunError, step_s: float) -> float:
@@ -118,7 +141,10 @@ def _lines(axes: Any, report: CalibrationReport) -> None:
             axes.annotate(f"{row.after:+.0%}, beyond the page", (side * limit * 0.96, place),
                           ha="right" if side > 0 else "left", va="center", fontsize=8)  # fmt: skip
     axes.set_xlim(-limit * 1.04, limit * 1.04)
-    names = [_plain(row.run.name[:34]) + (" (passed over)" if row.wild else "") for row in rows]
+    names = [
+        _plain(shortened(row.run.name, _NAME)) + (" (passed over)" if row.wild else "")
+        for row in rows
+    ]
     axes.set_yticks(list(places), names, fontsize=8 if len(rows) > 18 else 9)
     axes.set_ylim(-0.7, max(len(rows), 4) - 0.3)
     axes.set_xlabel("error of predicted throughput, %")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from meshplan.scenarios.errors import one_line
+from meshplan.solver.calibrate.wording import shortened
 from meshplan.solver.report.words import counted, seconds
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def _summary(report: CalibrationReport) -> RenderableType:
     better = fitted > 0 and report.after < report.before
     style = "green" if better else "yellow"
     said = f"{counted(fitted, 'efficiency')}".replace("efficiencys", "efficiencies")
-    head = f"Fitted {said} to {counted(len(report.rows), 'run')} of {report.source}."
+    head = f"Fitted {said} to {counted(len(report.rows), 'run')} of {one_line(report.source)}."
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
@@ -83,11 +85,16 @@ def _ties(report: CalibrationReport) -> str:
     before, after = report.ties_before, report.ties_after
     if not after.pairs:
         return text
+    text += (
+        f": of {counted(after.pairs, 'pair')} of layouts of one model, cluster and workload "
+        f"{before.ties} were ties, {after.ties} are"
+    )
+    told_before, told_after = before.pairs - before.ties, after.pairs - after.ties
+    if not told_before and not told_after:
+        return text
     return (
-        f"{text}: of {counted(after.pairs, 'pair')} of layouts of one model, cluster and workload "
-        f"{before.ties} were ties, {after.ties} are; of the others {before.right} of "
-        f"{before.pairs - before.ties} were ordered as measured, {after.right} of "
-        f"{after.pairs - after.ties} are"
+        f"{text}; of the others {before.right} of {told_before} were ordered as measured, "
+        f"{after.right} of {told_after} are"
     )
 
 
@@ -163,7 +170,7 @@ def _worst(report: CalibrationReport) -> RenderableType:
     for row in sorted(report.rows, key=lambda row: -abs(row.after))[:_WORST]:
         unseen = "" if row.unseen is None else f"{row.unseen:+.1%}"
         table.add_row(
-            Text(row.run.name[:40]),
+            Text(shortened(row.run.name, 40)),
             seconds(row.run.step_s),
             f"{row.before:+.1%}",
             f"{row.after:+.1%}",

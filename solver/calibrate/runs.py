@@ -7,21 +7,18 @@ after ``meshplan check --layout``; empty for the scenario's pins), exactly one o
 
 from __future__ import annotations
 
-import csv
 import json
-import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.checks import listed, nearest
-from meshplan.scenarios.errors import InputError
-from meshplan.scenarios.files import read_file
+from meshplan.scenarios.errors import InputError, one_line
 from meshplan.scenarios.inputs import input_files
 from meshplan.scenarios.loader import load
 from meshplan.scenarios.schema import Scenario
+from meshplan.scenarios.tables import TableRow, read_table
 from meshplan.scenarios.yaml_reader import shorten
 from meshplan.solver.judge import model_tflops_per_gpu
 
@@ -117,14 +114,7 @@ def read_runs(path: str | Path, base: str | Path = DEFAULT) -> tuple[Run, ...]:
         with file, line, column and value.
     """
     reading = _reading(path, base)
-    runs = tuple(reading.run(line, cells) for line, cells in reading.rows(read_file(path)))
-    if not runs:
-        raise InputError(
-            "there are no runs in it",
-            advice="add a line for each run, or let `meshplan import runs` write them.",
-            file=str(path),
-        )
-    return runs
+    return tuple(reading.run(row) for row in reading.rows(path))
 
 
 def files_of_runs(path: str | Path, base: str | Path = DEFAULT) -> dict[str, Path]:
@@ -137,9 +127,9 @@ def files_of_runs(path: str | Path, base: str | Path = DEFAULT) -> dict[str, Pat
     """
     reading = _reading(path, base)
     files: dict[str, Path] = {}
-    for line, cells in reading.rows(read_file(path)):
-        scenario = reading.scenario(line, cells["scenario"])
-        files |= {f"line {line}, {name}": file for name, file in input_files(scenario).items()}
+    for row in reading.rows(path):
+        scenario = reading.scenario(row.line, row.text("scenario"))
+        files |= {f"line {row.line}, {name}": file for name, file in input_files(scenario).items()}
     return files
 
 
@@ -160,58 +150,16 @@ class _Reading:
 
     # -- the table -----------------------------------------------------------------------------
 
-    def rows(self, text: str) -> Iterator[tuple[int, dict[str, str]]]:
-        """Line and cells of each row; blank lines and those that begin with # are passed over."""
-        header: list[str] = []
-        count = 0
-        for line, row in self._records(text):
-            if not header:
-                header = self._header(line, row)
-                continue
-            count += 1
-            if count > MOST_RUNS:
-                raise self.error(
-                    line, f"there are more than {MOST_RUNS} runs", "fit to fewer of them."
-                )
-            if len(row) > len(header):
-                raise self.error(
-                    line,
-                    f"the line has {len(row)} cells, but the header has {len(header)} columns; the "
-                    f"first cell too many is {shorten(row[len(header)])}",
-                    'put a layout in double quotes, as it has commas: "tp=2,pp=4".',
-                )
-            row += [""] * (len(header) - len(row))
-            yield line, {key: cell.strip() for key, cell in zip(header, row, strict=True)}
+    def rows(self, path: str | Path) -> tuple[TableRow, ...]:
+        """The rows of the table, of which there is one at least; its columns are checked."""
+        table = read_table(path, most_rows=MOST_RUNS, whole_rows=False)
+        if table.line:
+            self._check_columns(table.line, table.columns)
+        table.require_rows("add a line for each run, or let `meshplan import runs` write them.")
+        return table.rows
 
-    def _records(self, text: str) -> Iterator[tuple[int, list[str]]]:
-        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        kept = ("" if line.lstrip().startswith("#") else line for line in lines)
-        reader = csv.reader((f"{line}\n" for line in kept), strict=True)
-        start = 1
-        while True:
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                raise self.error(
-                    start,
-                    f"the line is no CSV: {error}",
-                    "close each double quote, and write a quote within one twice.",
-                ) from None
-            if any(cell.strip() for cell in row):
-                yield start, row
-            start = reader.line_num + 1
-
-    def _header(self, line: int, row: list[str]) -> list[str]:
-        header = [cell.strip().lower() for cell in row]
-        if len(header) == 1 and (found := next((c for c in ";\t" if c in header[0]), None)):
-            raise self.error(
-                line, f"the columns are separated by {found!r}, not by commas", "use commas."
-            )
-        for place, name in enumerate(header):
-            if name in header[:place]:
-                raise self.error(line, f"the column {shorten(name)} stands twice", "remove one.")
+    def _check_columns(self, line: int, header: tuple[str, ...]) -> None:
+        for name in header:
             near = nearest(name, COLUMNS)
             if name not in COLUMNS and near is not None and near not in header:
                 raise self.error(line, f"there is no column {shorten(name)}", f"you meant {near}.")
@@ -227,15 +175,15 @@ class _Reading:
                 f"the header has none of {', '.join(MEASURES)}",
                 "add a column step_s with the measured seconds per step.",
             )
-        return header
 
     # -- one run -------------------------------------------------------------------------------
 
-    def run(self, line: int, cells: Mapping[str, str]) -> Run:
+    def run(self, row: TableRow) -> Run:
         from meshplan.solver.check import check
 
+        line, cells = row.line, row.cells
         scenario = self.scenario(line, cells["scenario"])
-        measure, measured = self._measure(line, cells)
+        measure, measured = self._measure(row)
         stated = cells.get("layout", "")
         try:
             report = check(scenario, stated or None)
@@ -271,7 +219,7 @@ class _Reading:
         self._plausible(line, measure, measured, step_s / base_s)
         return Run(
             line=line,
-            name=self._name(line, cells),
+            name=self._name(row),
             scenario=cells["scenario"],
             stated=stated,
             problem=problem,
@@ -280,7 +228,7 @@ class _Reading:
             base_s=base_s,
             measure=measure,
             measured=measured,
-            weight=self._weight(line, cells.get("weight", "")),
+            weight=self._weight(row),
             notes=report.assumed,
         )
 
@@ -309,48 +257,31 @@ class _Reading:
             line, f"scenario is {shorten(name)}, which is no possible path", "check the path."
         )
 
-    def _measure(self, line: int, cells: Mapping[str, str]) -> tuple[str, float]:
-        filled = [name for name in MEASURES if cells.get(name)]
+    def _measure(self, row: TableRow) -> tuple[str, float]:
+        filled = {name: value for name in MEASURES if (value := row.number(name)) is not None}
         if len(filled) != 1:
             had = "none of them is filled in" if not filled else f"{' and '.join(filled)} are"
-            raise self.error(
-                line,
+            raise row.error(
                 f"exactly one of {listed(MEASURES)} must be filled in, but {had}",
                 "leave the others empty." if filled else "give the measured seconds as step_s.",
             )
-        return filled[0], self._positive(line, filled[0], cells[filled[0]])
+        return filled.popitem()
 
-    def _positive(self, line: int, column: str, text: str) -> float:
-        try:
-            value = float(text) if text.isascii() and len(text) <= 40 else math.nan
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and 0 < value < 1e12) or "_" in text:
-            raise self.error(
-                line,
-                f"{column} is {shorten(text)}, but must be a positive number",
-                "write a plain number with a decimal point, without a unit.",
-            )
-        return value
-
-    def _weight(self, line: int, text: str) -> float:
-        if not text:
-            return 1.0
-        value = self._positive(line, "weight", text)
+    def _weight(self, row: TableRow) -> float:
         low, high = _WEIGHTS
-        if not low <= value <= high:
-            raise self.error(
-                line,
-                f"weight is {text}, but must be from {low:g} to {high:g}",
+        value = row.number("weight")
+        if value is not None and not low <= value <= high:
+            raise row.error(
+                f"weight is {row.text('weight')}, but must be from {low:g} to {high:g}",
                 "leave it empty for 1.",
             )
-        return value
+        return 1.0 if value is None else value
 
-    def _name(self, line: int, cells: Mapping[str, str]) -> str:
-        name = cells.get("name", "") or f"{Path(cells['scenario']).stem}"
-        name = "".join(char if char.isprintable() else "?" for char in name)[:80]
+    def _name(self, row: TableRow) -> str:
+        name = row.text("name") or f"{Path(row.text('scenario')).stem}"
+        name = one_line(name)[:80]
         self.names[name] = self.names.get(name, 0) + 1
-        return name if self.names[name] == 1 else f"{name} (line {line})"
+        return name if self.names[name] == 1 else f"{name} (line {row.line})"
 
     def _step_s(
         self, line: int, problem: Problem, layout: Layout, measure: str, measured: float
@@ -376,13 +307,16 @@ class _Reading:
     def _plausible(self, line: int, measure: str, measured: float, ratio: float) -> None:
         if 1 / _ABSURD <= ratio <= _ABSURD:
             return
-        than = f"{ratio:,.0f} times slower" if ratio > 1 else f"{1 / ratio:,.0f} times faster"
+        times, than = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
+        often = f"{times:,.0f}" if times < 1e9 else f"{times:.0e}"
         advice = {
             "step_s": "give seconds, not milliseconds, of one optimizer step.",
             "tflops_per_gpu": "give TFLOP/s of one GPU.",
             "tokens_per_s_per_gpu": "give tokens per second of one GPU, not of the cluster.",
         }[measure]
-        raise self.error(line, f"{measure} is {measured:g}, {than} than predicted", advice)
+        raise self.error(
+            line, f"{measure} is {measured:g}, {often} times {than} than predicted", advice
+        )
 
 
 __all__ = ["COLUMNS", "DEFAULT", "MEASURES", "Run", "files_of_runs", "read_runs"]

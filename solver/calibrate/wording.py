@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from meshplan.scenarios.calibration import Calibration
+from meshplan.scenarios.errors import one_line
 from meshplan.solver.calibrate.findings import Parameter, RunError
 from meshplan.solver.calibrate.runs import Run
 from meshplan.solver.calibrate.validate import Band
@@ -28,8 +29,9 @@ def provenance(
     models = sorted({run.problem.model.name for run in runs})
     clusters = sorted({run.problem.cluster.node_type.gpu for run in runs})
     said = "1 measured run" if len(runs) == 1 else f"{len(runs)} measured runs"
+    file = one_line(Path(source).name)
     text = (
-        f"fitted to {said} in {Path(source).name} ({', '.join(models)}; {', '.join(clusters)}) on "
+        f"fitted to {said} in {file} ({', '.join(models)}; {', '.join(clusters)}) on "
         f"{date.isoformat()}, from calibration {base.name}; mean error {errors['after']:.1%}"
     )
     if errors["unseen"] is None:
@@ -85,6 +87,14 @@ def what_to_know(
     return tuple(notes)
 
 
+def shortened(name: str, width: int) -> str:
+    """``name`` in so many characters; of a long one the middle goes, as ends tell runs apart."""
+    if len(name) <= width:
+        return name
+    end = (width - 1) // 2
+    return f"{name[: width - 1 - end]}…{name[-end:]}"
+
+
 def _chosen(run: Run) -> Iterator[str]:
     """What decides the time, was not stated, and was chosen for being fast or legal."""
     for note in run.notes:
@@ -95,4 +105,4 @@ def _chosen(run: Run) -> Iterator[str]:
                 yield name
 
 
-__all__ = ["provenance", "what_to_know"]
+__all__ = ["provenance", "shortened", "what_to_know"]

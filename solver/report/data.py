@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from meshplan.constraints.idle import offloaded_modules
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import PARTS, RankMemory
 from meshplan.constraints.memory.verdict import verdict
@@ -167,7 +168,7 @@ def _layout_part(problem: Problem, layout: Layout, cost: Cost | None = None) -> 
         "pipeline": _pipeline_data(problem, layout, cost) if layout.slots else None,
         "recompute": {"granularity": layout.granularity, "modules": list(layout.recompute)},
         "optimizer_offload": layout.offload / 100,
-        "activation_offload": list(problem.training.activation_offload),
+        "activation_offload": list(offloaded_modules(problem, layout)),
         "dispatcher": layout.dispatcher,
         "cuda_graphs": _graphs(problem, layout),
     }

@@ -72,7 +72,9 @@ def _verdict(problem: Problem, data: dict[str, Any]) -> str:
     if status == "illegal":
         return f"Illegal: this layout breaks {counted(len(data['violations']), 'rule')}."
     if status == "overfull":
-        return f"Overfull: this layout is legal, but {too_much(data['memory'])}."
+        shown = "levers" in data["memory"]
+        hint = "" if shown else " `meshplan memory` shows what single changes would save."
+        return f"Overfull: this layout is legal, but {too_much(data['memory'])}.{hint}"
     proof: dict[str, Any] = data["proof"]
     took = seconds(proof["wall_s"])
     if status == "infeasible":
@@ -164,7 +166,7 @@ def _even_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if even is None:
         return
     if even["layout"] == data["pipeline"]["layout"]:
-        yield "even split", "this is one" if even["exact"] else "none exists; this is the nearest"
+        yield "even split", "this is one" if even["exact"] else _no_even(data["pipeline"])
         return
     text = f"{even['peak_gib']:.1f} GiB ({_IF_SO[even['verdict']]})"
     if data.get("time") is not None:
@@ -173,6 +175,14 @@ def _even_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if not even["exact"]:
         text = f"none exists; the nearest, {even['layout']}, would take {text}"
     yield "even split", text
+
+
+def _no_even(pipeline: dict[str, Any]) -> str:
+    """How near a split comes to an even one, of which there is none."""
+    parts = ("layers", "embedding", "mtp", "loss")
+    idle = sum(not any(slot[part] for part in parts) for slot in pipeline["slots"])
+    of = f"{idle} of {len(pipeline['slots'])} slots hold nothing"
+    return f"none exists; {of if idle else 'this is the nearest'}"
 
 
 def _cluster_text(problem: Problem) -> str:

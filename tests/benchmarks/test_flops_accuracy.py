@@ -211,6 +211,7 @@ def test_report_of_nothing() -> None:
         ({"model_tflops_per_gpu": "nan"}, "model_tflops_per_gpu is 'nan'"),
         ({"model_tflops_per_gpu": "0"}, "model_tflops_per_gpu is '0'"),
         ({"mtp": "yes"}, "mtp is 'yes', but must be a whole number"),
+        ({"mtp": "17"}, "mtp is '17', but must be a whole number from 0 to 16"),
     ],
 )
 def test_bad_cells_are_named(tmp_path: Path, changes: dict[str, str], message: str) -> None:
@@ -223,10 +224,11 @@ def test_bad_cells_are_named(tmp_path: Path, changes: dict[str, str], message: s
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the header lacks row_id"),
+        ("", "the file is empty"),
+        (",".join(COLUMNS), "the file has a header, but no rows"),
         ("row_id,model\nX,llama3_8b\n", "the header lacks release"),
-        (",".join(COLUMNS) + "\nX,1\n", "the row 'X' has 2 cells, the header 17"),
-        (",".join(COLUMNS) + '\n"X', "this is not CSV"),
+        (",".join(COLUMNS) + "\nX,1\n", "the line has 2 cells, but the header has 17 columns"),
+        (",".join(COLUMNS) + '\n"X', "the line is no CSV"),
     ],
 )
 def test_bad_files_are_exit_code_2(

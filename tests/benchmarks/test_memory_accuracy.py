@@ -13,6 +13,7 @@ import yaml
 
 from benchmarks import memory_words as words
 from benchmarks.memory_accuracy import FILES, judge_runs, main
+from benchmarks.memory_checks import refused
 from benchmarks.memory_models import DATA, is_moe, model_of
 from benchmarks.memory_report import Reading, Row, confusion, counted, summary
 from benchmarks.memory_rows import Run, read_runs
@@ -286,6 +287,9 @@ def test_other_files_are_judged_the_same_way(
         (0, {"distributed_optimizer": "x"}, r"bad.csv:2: distributed_optimizer is 'x'"),
         (1, {"mem_unit": "MB"}, r"bad.csv:2: mem_unit is 'MB', but must be GB or GiB"),
         (1, {"mem_gb": "much"}, r"bad.csv:2: mem_gb is 'much'"),
+        (1, {"mem_gb": "9" * 30}, r"bad.csv:2: mem_gb is '9+', but must be .* up to 1,000,000"),
+        (0, {"num_gpus": "99999999"}, r"num_gpus is '99999999', but must be .* to 1,048,576"),
+        (0, {"row_id": "\x1b[31mX"}, r"bad.csv:2: row_id has the control character '\\x1b'"),
     ],
 )
 def test_cells_that_cannot_be_read(
@@ -304,12 +308,55 @@ def test_cells_that_cannot_be_read(
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # The row is 8 GPUs, tp 1 cp 1 pp 2, dp 4, mbs 1, of a dense model.
+        ({"dp": "2"}, r"dp is 2, but 8 GPUs / (tp 1 * cp 1 * pp 2) = 4"),
+        ({"num_gpus": "9", "dp": ""}, "tp 1 * cp 1 * pp 2 = 2 does not divide 9 GPUs"),
+        ({"gbs": "10"}, "gbs 10 is not a multiple of dp 4 * mbs 1"),
+        ({"ep": "4"}, "ep is 4, but SimuMax-llama3-70b-12L has no experts"),
+        ({"ep": "8", "model": "mixtral-8x7b"}, "etp 1 * ep 8 * pp 2 = 16 does not divide 8 GPUs"),
+        ({"stage_rank": "rank 2"}, "the figure is of rank 2, but pp is 2"),
+        ({"pp": "1", "dp": "8", "vpp": "3", "stage_rank": ""}, "vpp is 3 with pp 1"),
+        ({"measured_reserved_gib": "50"}, "50 GiB reserved is less than 66.55"),
+        ({"dispatcher": "banana"}, "dispatcher 'banana' is not known"),
+        ({"precision": "banana"}, "precision 'banana' is not known"),
+        ({"cuda_graphs": "banana"}, "graphs 'banana' is not known"),
+        ({"optimizer_dtypes": "banana"}, "optimizer 'banana' is not known"),
+        ({"recompute_granularity": "banana"}, "recompute 'banana' is not known"),
+        ({"ce_impl": "banana"}, "cross entropy 'banana' is not known"),
+        ({"measured_kind": "banana"}, "kind of figure 'banana' is not known"),
+        ({"optimizer_offload": "25"}, "offload is 25"),
+    ],
+)
+def test_rows_that_cannot_be_true_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, str], message: str
+) -> None:
+    """Tests file, line, value and advice; the other rows are judged, and nothing is written."""
+    given = rewritten(FILES[0], tmp_path / "bad.csv", changes)
+    results = tmp_path / "out.json"
+    results.write_text("before", "utf-8")
+    assert main([str(given), str(FILES[0]), "--json", str(results)]) == 2
+    told = capsys.readouterr()
+    assert f"bad.csv:2: row M001: {message}" in told.err
+    assert "\nMaybe " in told.err
+    assert "223 rows, " in told.out
+    assert results.read_text("utf-8") == "before"
+
+
+def test_no_shipped_row_is_refused() -> None:
+    """Tests that all rows of the shipped files are consistent and in known words."""
+    sound, faults = refused(list(shipped().values()))
+    assert (len(sound), faults) == (len(shipped()), [])
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has neither measured_peak_gib nor mem_gb"),
+        ("", "bad.csv: the file is empty"),
         ("a,b\n1,2\n", "has neither measured_peak_gib nor mem_gb"),
         ("row_id,measured_peak_gib\nX,1\n", "the header lacks source, model"),
-        ("row_id,mem_gb,mem_gb\nX,1,2\n", "the header lacks source, model"),
+        ("row_id,mem_gb,mem_gb\nX,1,2\n", "the column 'mem_gb' stands twice"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
@@ -324,7 +371,7 @@ def test_rows_of_the_wrong_length(tmp_path: Path) -> None:
     """Tests that a row with a cell too many is refused with its line."""
     path = tmp_path / "bad.csv"
     path.write_text(FILES[0].read_text("utf-8") + "X,1,2\n", "utf-8")
-    with pytest.raises(InputError, match=r"bad.csv:225: the row 'X' has 3 cells, the header 38"):
+    with pytest.raises(InputError, match=r"bad.csv:225: the line has 3 cells, but the header"):
         read_runs(path)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshplan.constraints.idle import idle_settings
+from meshplan.constraints.idle import idle_settings, offloaded_modules
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.pipeline import slots_from_counts
 from meshplan.constraints.problem import Problem, Training
@@ -92,3 +92,36 @@ def test_settings_of_experts_and_formats() -> None:
     found = told(LLAMA, Layout(), activation_offload=("expert_fc1", "mlp_norm"))
     assert "of expert_fc1: llama-3.1-8b has no such part" in found
     assert "of mlp_norm: Transformer Engine fuses this norm" in found
+
+
+def test_offload_that_a_graph_keeps_in_place() -> None:
+    """Tests norms beside captured parts, as Megatron-Core's ``_set_offload_modules`` has it."""
+    norms = ("attn_norm", "mlp_norm")
+    text = "Megatron-Core leaves it on the GPU; leave out one of the two"
+    found = told(DEEPSEEK, Layout(cuda_graphs=("attn", "moe_router")), activation_offload=norms)
+    assert f"of attn_norm: beside a CUDA graph of attn {text}" in found
+    assert f"of mlp_norm: beside a CUDA graph of attn and moe_router {text}" in found
+    found = told(DEEPSEEK, Layout(cuda_graphs=("moe_router",)), activation_offload=norms)
+    assert "attn_norm" not in found and "of mlp_norm: beside a CUDA graph of moe_router" in found
+    found = told(LLAMA, Layout(cuda_graphs=("attn",)), activation_offload=norms)
+    assert "graph" not in found and "attn_norm, mlp_norm: Transformer Engine fuses" in found
+
+
+def test_one_voice_about_offload_inside_recomputed_experts() -> None:
+    """Tests that what a rule refuses is not called legal but idle as well."""
+    inside = {"activation_offload": ("expert_fc1", "moe_act", "core_attn")}
+    assert told(DEEPSEEK, Layout(recompute=("moe",)), **inside) == ""
+    full = told(DEEPSEEK, Layout(recompute_full=True), **inside)
+    assert "of expert_fc1, moe_act, core_attn: recompute = full" in full
+
+
+def test_offload_as_results_show_it() -> None:
+    """Tests that only what moves is told as being on the host."""
+    training = replace(Training(), activation_offload=("attn_norm", "core_attn", "expert_fc1"))
+    for where, what, expected in (
+        (DEEPSEEK, Layout(), ("attn_norm", "core_attn", "expert_fc1")),
+        (DEEPSEEK, Layout(recompute=("moe",), cuda_graphs=("attn",)), ("core_attn",)),
+        (LLAMA, Layout(), ("core_attn",)),
+        (LLAMA, Layout(recompute_full=True), ()),
+    ):
+        assert offloaded_modules(replace(where, training=training), what) == expected

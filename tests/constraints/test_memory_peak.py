@@ -13,7 +13,7 @@ from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.overhead import dummy_gradients, output_dummy_gradient
 from meshplan.constraints.memory.stage import EVENTS, Event, RankMemory, rank_memory
 from meshplan.constraints.memory.verdict import TIGHT_SHARE, fills_host, verdict
-from meshplan.constraints.memory.working import dense_mlp_working, loss_working
+from meshplan.constraints.memory.working import dense_mlp_working, loss_working, moe_working
 from meshplan.constraints.problem import HOST_RESERVE, QUANTA_PER_GIB, Problem
 from meshplan.solver.judge import cost
 from tests.constraints.factories import card, problem
@@ -103,14 +103,19 @@ def test_the_size_of_the_gpu_never_changes_a_prediction(
 def test_expert_parallelism_leaves_activations_alone(
     drawn: tuple[Problem, Layout], ep: int
 ) -> None:
-    """Tests that EP alone changes what experts and buffers take, not activations or logits."""
+    """Tests that EP alone changes what experts and buffers take, not activations or logits.
+
+    Without fused accumulation the gradients of the local experts at work shrink, too.
+    """
     where, one = drawn
     ranks = (ranks_of(where, dataclasses.replace(one, ep=degree)) for degree in (1, ep))
     for before, after in zip(*ranks, strict=True):
         for old, new in zip(before.events[:2], after.events[:2], strict=True):
-            assert (old.name, old.activations, old.logits, old.working) == (
-                new.name, new.activations, new.logits, new.working,
+            assert (old.name, old.activations, old.logits) == (
+                new.name, new.activations, new.logits,
             )  # fmt: skip
+            assert new.working <= old.working
+            assert new.working == old.working or not where.training.fused_gradients
         assert after.weights <= before.weights
         assert after.host <= before.host
 
@@ -199,6 +204,41 @@ def test_unfused_accumulation_makes_gradients_at_work() -> None:
     assert work[1] - work[0] == 896
     first, last = ranks_of(plain, laid_out(plain, (16, 16)))
     assert last.overhead == first.overhead
+
+
+@pytest.mark.parametrize(
+    ("tokens", "more"),
+    [
+        (1024, 0),  # the loss needs 10 bytes a logit, the product after it 2 + 2*4096/1024 = 10
+        (512, 2004),  # 2 + 2*4096/512 = 18 bytes: 8 more for each of 512*128256 logits
+        (256, 3006),  # 34 bytes: 24 more
+        (8192, 0),  # 3 bytes
+    ],
+)
+def test_unfused_accumulation_makes_the_output_gradient_after_the_loss(
+    tokens: int, more: int
+) -> None:
+    """Tests Llama, native: inside the loss, or with the gradient of the whole output weight."""
+    plain = trained(LLAMA, fused_gradients=False)
+    assert loss_working(plain, 1, tokens) - loss_working(LLAMA, 1, tokens) == more
+
+
+def test_unfused_accumulation_makes_gradients_of_all_local_experts() -> None:
+    """Tests fc1 of toy-moe, 8 experts of 1024 x 1024, gated: 2 * 8*2*1024*1024 = 128 quanta.
+
+    With 16 tokens, topk 2: beside it 32 copies of 2*2*1024 + 2*1024 bytes, instead of 7*1024.
+    At 4096 tokens on 8 ranks 7*1024 a copy outweigh 6*1024 and the 16 quanta.
+    """
+    plain = trained(TOY, fused_gradients=False)
+    arguments = (1, "alltoall", 0, 0, 0, 0, 0)
+
+    def more(tokens: int, ep: int) -> int:
+        fused, unfused = (moe_working(w, tokens, ep, *arguments) for w in (TOY, plain))
+        return unfused - fused
+
+    assert TOY.model.topk == 2
+    assert more(16, 1) == 128
+    assert more(4096, 8) == 0
 
 
 # -- a layout --------------------------------------------------------------------------------------

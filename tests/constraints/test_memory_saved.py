@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshplan.constraints.decisions import RECOMPUTE_MODULES
+from meshplan.constraints.idle import idle_settings
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.activations import (
     attention_activation,
@@ -26,8 +27,6 @@ from meshplan.constraints.memory.working import (
     ring_working,
 )
 from meshplan.constraints.problem import Problem
-from meshplan.constraints.resolve import resolve
-from meshplan.scenarios import from_mapping
 from meshplan.scenarios.cards import card_names
 from meshplan.scenarios.model_card import LayerKind
 from tests.constraints.factories import layout, problem
@@ -410,15 +409,8 @@ def test_offload_of_a_module_never_raises_what_is_saved(
     ],
 )
 def test_offload_that_moves_nothing_is_told(model: str, idle: set[str]) -> None:
-    """Tests norms that are fused everywhere in a model: each is named among what was assumed."""
-    modules = ["attn_norm", "mlp_norm", "core_attn"]
-    scenario = {
-        "meshplan": 1,
-        "name": "offload",
-        "model": model,
-        "cluster": {"preset": "h100-hgx", "gpus": 8},
-        "workload": {"seq_len": 4096, "global_batch_size": 8},
-        "options": {"activation_offload": modules},
-    }
-    assumed = resolve(from_mapping(scenario)).assumed
-    assert {name for name in modules for text in assumed if f"{name} moves nothing" in text} == idle
+    """Tests norms that are fused everywhere in a model: each is named among the idle settings."""
+    modules = ("attn_norm", "mlp_norm", "core_attn")
+    told = "; ".join(idle_settings(trained(problem(model), activation_offload=modules), Layout()))
+    assert {name for name in modules if name in told} == idle
+    assert ("Transformer Engine fuses" in told) == bool(idle)

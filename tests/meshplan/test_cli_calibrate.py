@@ -195,6 +195,19 @@ def test_import_runs_adds_no_row_twice(tmp_path: Path) -> None:
     assert runs.read_text("utf-8") == first
 
 
+def test_import_runs_keeps_the_separator(tmp_path: Path) -> None:
+    """Tests a table that a spreadsheet wrote, and that a layout then needs no quotes."""
+    write_scenarios(tmp_path)
+    runs = tmp_path / "runs.csv"
+    runs.write_text("Scenario;layout;step_s\nmoe.yaml;tp=2,ep=8;5", "utf-8")
+    arguments = ("import", "runs", _log(tmp_path), "--scenario", tmp_path / "moe.yaml", "-o", runs)
+    assert _run(*arguments).exit_code == 0
+    lines = runs.read_text("utf-8").splitlines()
+    assert lines[:2] == ["Scenario;layout;step_s", "moe.yaml;tp=2,ep=8;5"]
+    assert lines[2].startswith("moe.yaml;tp=2,")
+    assert "already; not added again" in _run(*arguments).stderr
+
+
 def test_import_runs_refuses_another_table(tmp_path: Path) -> None:
     """Tests that a file with other columns is left as it is."""
     write_scenarios(tmp_path)

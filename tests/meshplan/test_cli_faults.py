@@ -107,3 +107,44 @@ def test_light_commands_import_no_solver(arguments: list[str]) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert run.stdout.splitlines()[-1] == "[]", run.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("check", "{bad}"),
+        ("check", "{good}", "--args", "{script}"),
+        ("check", "{good}", "\x1b[31mX"),
+        ("check", "{good}", "--layout", "tp=\x1b[31m2"),
+        ("check", "{good}", "--set", "\x1b[31m=2"),
+        ("check", "{good}", "--json", "{folder}/no/\x1b[31m"),
+        ("memory", "{good}", "--rank", "\x1b[31m1"),
+        ("solve", "{good}", "--time-limit", "\x1b[31m1"),
+        ("flops", "\x1b[31mX", "--seq", "4096"),
+        ("test", "{bad}"),
+        ("import", "args", "{script}"),
+        ("import", "model", "{bad}"),
+        ("import", "runs", "{script}", "--scenario", "{good}"),
+        ("calibrate", "{bad}"),
+        ("explain", "\x1b[31mX"),
+        ("\x1b[31mX",),
+    ],
+)
+def test_no_name_or_value_reaches_the_terminal_raw(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Tests escape sequences in names of files, in what they hold, and in what is typed."""
+    files = {
+        "good": small_file(tmp_path),
+        "bad": small_file(tmp_path, "nonsense: 1\n", "\x1b[31mbad\n.yaml"),
+        "script": str(tmp_path / "\x1b[31mtrain.sh"),
+        "folder": str(tmp_path),
+    }
+    text = "pretrain_gpt.py --bf16 --\x1b[31mx --num-layers \x1b[31m2\n"
+    Path(files["script"]).write_text(text, "utf-8")
+    words = [word.format(**files) for word in command]
+    # With colour: click takes escape sequences out of what goes to no terminal.
+    run = CliRunner().invoke(application, words, color=True)
+    assert run.exit_code in (1, 2), run.exception
+    said = run.output.replace("\x1b[31mERROR\x1b[0m", "")
+    assert "\x1b" not in said and "x1b" in said

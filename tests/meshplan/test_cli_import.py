@@ -104,7 +104,7 @@ def test_findings_show_no_control_characters(tmp_path: Path) -> None:
     """Tests that an escape sequence in a flag of the file does not reach the terminal."""
     run = _run("import", "args", _launch(tmp_path, "x --bf16 --a\x1b[31mb 1"))
     assert run.exit_code == 0
-    assert "\x1b" not in run.output and "--a?[31mb" in run.stderr
+    assert "\x1b" not in run.output and "--a\\x1b[31mb" in run.stderr
 
 
 def test_check_takes_a_launch_script(tmp_path: Path) -> None:

@@ -101,3 +101,18 @@ def test_help_names_every_command() -> None:
         "solve", "check", "why", "diff", "memory", "flops", "test", "calibrate", "import", "rules",
         "explain", "models", "clusters", "schema",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        ("check", ("  gpus=256               the number of GPUs: must be the cluster's",
+                   "  offload=100            percent of the optimizer state on the host")),
+        ("calibrate", ("  name, weight           optional",)),
+    ],
+)  # fmt: skip
+def test_tables_in_help_stay_tables(command: str, lines: tuple[str, ...]) -> None:
+    """Tests that keys and columns have a line each: click fills paragraphs that it may fill."""
+    said = CliRunner().invoke(application, [command, "--help"]).output
+    assert "\\b" not in said
+    assert all(f"  {line}\n" in said for line in lines)

@@ -159,6 +159,18 @@ def test_levers_of_the_published_layout() -> None:
     assert 15 < levers["with the optimizer on the GPUs"]["difference_gib"] < 25
 
 
+def test_levers_tell_what_graphs_take() -> None:
+    """Tests Qwen3-235B at 128K: the pool of 2 GiB, and a copy of the input of each live layer.
+
+    Those are 32768/4 tokens * 2 * 4096 bytes = 64 MiB for each of 98 layers: 6.125 GiB.
+    """
+    scenario = ROOT / "scenarios" / "seed" / "qwen3-235b-gb200-128k-bf16-published.yaml"
+    levers = {lever["change"]: lever for lever in _data(str(scenario))["memory"]["levers"]}
+    graphs = levers["without CUDA graphs"]
+    assert (graphs["path"], graphs["value"]) == ("options.cuda_graphs", "none")
+    assert graphs["difference_gib"] == pytest.approx(-8.125)
+
+
 def test_json_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     """Tests that a file gets the JSON while the terminal gets the report, as with check."""
     target = tmp_path / "out.json"
@@ -235,6 +247,7 @@ def test_overfull_layout_fails(tmp_path: Path) -> None:
     run = _memory(*arguments)
     assert run.exit_code == 1
     assert "Overfull: this layout is legal" in run.output
+    assert "`meshplan memory`" not in run.output, "the changes are on this page"
     assert {one["verdict"] for one in _data(*arguments)["memory"]["levers"]} == {"overfull"}
 
 

@@ -163,3 +163,30 @@ def test_odd_names_are_never_the_same(files: Path) -> None:
     keep_apart([target, None], {"a": "\0", "b": "missing", "c": "x" * 5000, "d": None})
     with pytest.raises(InputError, match="the same file as a"):
         keep_apart([target], {"a": Path("other") / ".." / "new.json"})
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["calibrate runs.csv --out -", "calibrate runs.csv --picture -", "test small.yaml --junit -"],
+)
+def test_dash_is_no_file(command: str, files: Path) -> None:
+    """Tests results that only go to files: a file of the name ``-`` is not made by mistake."""
+    run = CliRunner().invoke(application, command.split())
+    assert (
+        run.exit_code == 2 and "is '-', but this result does not go to standard out" in run.stderr
+    )
+    assert "Maybe give the path of a file" in run.stderr
+    assert not (files / "-").exists()
+
+
+def test_json_does_not_replace_a_table(files: Path) -> None:
+    """Tests ``import runs --json``: without it rows are added; with it they would be lost."""
+    (files / "train.log").write_text(megatron_log([4700.0] * 20), "utf-8")
+    table = files / "runs.csv"
+    before = table.read_bytes()
+    command = ["import", "runs", "train.log", "--scenario", "small.yaml", "--json", "--output"]
+    run = CliRunner().invoke(application, [*command, "runs.csv"])
+    assert run.exit_code == 2 and "runs.csv: --output holds a table" in run.stderr
+    assert table.read_bytes() == before
+    for _ in range(2):  # a result of its own may be replaced
+        assert CliRunner().invoke(application, [*command, "new.json"]).exit_code == 0

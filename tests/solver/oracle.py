@@ -15,7 +15,6 @@ from meshplan.constraints.decisions import GRAPH_FLAGS, RECOMPUTE_FLAGS
 from meshplan.constraints.layout import Layout, Slot, Value
 from meshplan.constraints.layout_rules import ALL_LAYOUT_RULES
 from meshplan.constraints.pipeline import (
-    chunk_counts,
     even_slots,
     parse_layout,
     slots_from_rank_counts,
@@ -192,11 +191,13 @@ def splits(problem: Problem, pp: int, vpp: int) -> Iterator[tuple[Slot, ...]]:
         if even is not None:
             yield even
     else:
+        found: set[tuple[Slot, ...]] = set()
         for ranks in _compositions(card.layers, pp):
-            counts = [chunk_counts(n, vpp, last_rank=r == pp - 1) for r, n in enumerate(ranks)]
-            in_order = [counts[rank][chunk] for chunk in range(vpp) for rank in range(pp)]
-            if all(in_order[1:-1]):
-                yield slots_from_rank_counts(ranks, vpp, mtp=mtp)
+            for bare_end in (False, True)[: min(vpp, 2)]:
+                slots = slots_from_rank_counts(ranks, vpp, mtp=mtp, bare_end=bare_end)
+                if all(slot.count for slot in slots[1:-1]):
+                    found.add(slots)
+        yield from sorted(found, key=lambda slots: [slot.count for slot in slots])
 
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:

@@ -210,6 +210,17 @@ def test_every_completion_is_listed() -> None:
     assert "powers of two" not in text, "that is about a search"
 
 
+def test_software_that_decides_memory_is_listed() -> None:
+    """Tests that version and attention stand there unless the scenario gives them, and in JSON."""
+    texts = ("framework.transformer_engine = 2.16", "training.attention_backend = fused")
+    open_ones = "\n".join(check(scenario(), "tp=1").to_json()["assumed"])
+    assert all(text in open_ones for text in texts)
+    given = scenario(
+        framework={"transformer_engine": "2.16"}, training={"attention_backend": "fused"}
+    )
+    assert not any(text in "\n".join(check(given, "tp=1").assumed) for text in texts)
+
+
 def test_whole_layouts_have_nothing_to_complete() -> None:
     """Tests that a layout from a report, stated in full, comes out as it went in."""
     first = check(scenario(), "tp=2,ep=2")

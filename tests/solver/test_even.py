@@ -85,6 +85,10 @@ def test_a_split_that_is_even_says_so() -> None:
     """Tests the line of the report for 4 + 4, for the nearest to even, and without a pipeline."""
     assert _even_line(_report(8, "pp=2")).endswith(" this is one")
     assert _even_line(_report(5, "pp=2,vpp=2")).endswith("none exists; this is the nearest")
+    # Slots for five layers, embedding and loss: 7 of 8.
+    report = _report(5, "pp=2,vpp=4")
+    assert _even_line(report).endswith("none exists; 1 of 8 slots hold nothing")
+    assert any("5 layers on 8 slots, 1 of which hold nothing" in t for t in report.assumed)
     alone = _report(8, "pp=1")
     assert _even_line(alone) == ""
     assert alone.to_json()["pipeline"]["even"] is None

@@ -71,6 +71,8 @@ def test_auto_opens_what_the_scenario_pins() -> None:
         ("dispatcher=DeepEP", "must be one of alltoall, deepep, hybridep", "you meant deepep."),
         ("offload=101", "must be an integer from 0 to 100", "write offload=100."),
         ("offload=nan", "layout has offload = nan", "write offload=100."),
+        ("offload=0.5", "offload is in percent", "write offload=50, or optimizer_offload=0.5."),
+        ("activation_offload=core_attn", "unknown key", "--set options.activation_offload=["),
         ("optimizer_offload=nan", "a fraction from 0 to 1", "write optimizer_offload=1.0"),
         ("optimizer_offload=2", "a fraction from 0 to 1", "write optimizer_offload=1.0"),
     ],

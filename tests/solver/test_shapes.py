@@ -5,9 +5,16 @@ import itertools
 import pytest
 
 from meshplan.constraints.layout import Slot
-from meshplan.constraints.pipeline import kind_counts, rank_slots
+from meshplan.constraints.pipeline import kind_counts, parse_layout, rank_slots
 from meshplan.constraints.problem import Problem
-from meshplan.solver.shapes import Shape, least_layers, main_kind, most_layers, rank_table
+from meshplan.solver.shapes import (
+    Shape,
+    free_shapes,
+    least_layers,
+    main_kind,
+    most_layers,
+    rank_table,
+)
 from tests.constraints.factories import card, problem
 from tests.solver.oracle import splits
 
@@ -53,20 +60,25 @@ def _by_rank(slots: tuple[Slot, ...], pp: int) -> list[int]:
 
 @pytest.mark.parametrize("most", [4, 6, 8])
 @pytest.mark.parametrize("name", ["dense", "prefix", "pattern"])
-@pytest.mark.parametrize(("pp", "vpp"), SHAPES)
-def test_rank_tables_contain_all_splits(name: str, pp: int, vpp: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("pp", "vpp", "bare_end"), [(*s, b) for s in SHAPES for b in (False, True)[: min(s[1], 2)]]
+)
+def test_rank_tables_contain_all_splits(
+    name: str, pp: int, vpp: int, bare_end: bool, most: int
+) -> None:
     """Tests that the ranges hold a rank's layers of each kind, in splits of up to ``most`` a rank.
 
     Live layers are compared at the moment of the table, which is the worst for like layers.
     """
     where = _models()[name]
-    shape = Shape(pp, vpp, 2 * pp if vpp > 1 else pp)
+    shape = Shape(pp, vpp, 2 * pp if vpp > 1 else pp, bare_end=bare_end)
     others = [kind for kind in where.kinds if kind != main_kind(where)]
     for rank in range(pp):
         table = rank_table(where, shape, rank, most)
         vectors = shape.moments(rank)
         for slots in splits(where, pp, vpp):
-            if max(_by_rank(slots, pp)) > most:
+            by_rank = _by_rank(slots, pp)
+            if max(by_rank) > most or shape.slots(by_rank, mtp=False) != slots:
                 continue
             chunks = rank_slots(slots, pp, rank)
             total = sum(slot.count for slot in chunks)
@@ -91,3 +103,24 @@ def test_rank_tables_contain_all_splits(name: str, pp: int, vpp: int, most: int)
                 assert sum(c * n for c, n in zip(worst, counts, strict=True)) <= high or (
                     live.count(max(live)) > 1
                 )
+
+
+def test_every_split_is_one_of_a_shape() -> None:
+    """Tests that the two ends of a pipeline give all splits of the space, and no other."""
+    for pp, vpp in SHAPES:
+        where = problem(card("toy-dense", layers=8))
+        held = set(splits(where, pp, vpp))
+        shaped = {
+            shape.slots(_by_rank(slots, pp), mtp=False)
+            for shape in free_shapes(where, pp, vpp, 2 * pp)
+            for slots in held
+        }
+        assert {slots for slots in shaped if all(slot.count for slot in slots[1:-1])} == held
+
+
+def test_published_split_with_a_bare_end() -> None:
+    """Tests DeepSeek-V3's `Et|(tt|)*30mL`: eight ranks of 7 to 8 layers, none in the last slot."""
+    where = problem("deepseek-v3")
+    shape = Shape(8, 4, 16, bare_end=True)
+    assert shape.slots([7, *[8] * 6, 6], mtp=True) == parse_layout("Et|(tt|)*30mL")
+    assert shape in free_shapes(where, 8, 4, 16)

@@ -196,6 +196,7 @@ def test_figures_fit_into_a_scenario() -> None:
         ({"moe_layer_freq": 2}, "moe_layer_freq is 2, which a model card cannot hold"),
         ({"attention_bias": True}, "attention_bias is true, which a model card cannot hold"),
         ({"num_experts_per_tok": 300}, "topk (300) exceeds experts (256)"),
+        ({"num_experts_per_tok": 300}, "config.json: the model card: topk"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no', but must be true or false"),
         ({"n_group": 7}, "no multiple of router_groups (7)"),
         ({"first_k_dense_replace": None}, "first_k_dense_replace is missing"),
@@ -217,6 +218,7 @@ def test_slips_are_refused(change: dict[str, Any], words: str) -> None:
         ({**qwen3_moe(48, 2048, 32, 4, 768), "mlp_only_layers": [5]}, "dense layers first"),
         ({**GPT_OSS, "layer_types": ["full_attention"]}, "layer_types has 1 entries"),
         ({**GPT_OSS, "layer_types": ["x"] * 36}, "layer_types names 'x'"),
+        ({**MIXTRAL, "num_key_value_heads": 5}, r"heads \(32\) is no .* num_key_value_heads \(5\)"),
         ({**GPT_OSS, "layer_types": 7}, "layer_types is 7, but must be a list"),
         ({**MIXTRAL, "num_attention_heads": 30, "num_key_value_heads": 6}, "head_dim is missing"),
         ({**NEMOTRON_H, "hybrid_override_pattern": None}, "hybrid_override_pattern is missing"),
@@ -243,6 +245,7 @@ def test_what_a_card_cannot_hold_is_refused(config: Config, words: str) -> None:
     [
         ("", "malformed JSON"),
         ("[1, 2]", "is an object"),
+        ("null", "the file holds null, but"),
         ("{", "malformed JSON"),
         ('{"a": 1, "a": 2}', "'a' stands twice"),
         ("[" * 100_000, "nested too deeply"),

@@ -138,7 +138,17 @@ def test_arguments_that_contradict_name_the_line() -> None:
     assert "tensor_model_parallel_size ...... 4" in lines[refused.value.line - 1]
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", "iteration 3 of 5: 900 ms\n", "Step Time : s\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello\n",
+        "iteration 3 of 5: 900 ms\n",
+        "Step Time : s\n",
+        "Step Time : 1e400s\n",
+        "Step Time : 12.5e3s\n",
+    ],
+)
 def test_no_step_time_is_refused(text: str) -> None:
     """Tests that another text is named as what it is not."""
     with pytest.raises(InputError, match="there is no step time in it") as refused:

@@ -11,7 +11,8 @@ import pytest
 import meshplan
 from meshplan.scenarios.calibration import default_calibration, read_calibration
 from meshplan.scenarios.errors import InputError
-from meshplan.solver.calibrate import CalibrationReport, extras
+from meshplan.solver.calibrate import CalibrationReport, extras, picture
+from meshplan.solver.calibrate.wording import shortened
 from tests.solver.calibrate.measured import HELD_OUT, LAYOUTS, TRUTH, stated, true_s, write_runs
 
 BASE = default_calibration().parameters
@@ -238,3 +239,27 @@ def test_picture_is_a_page(report: CalibrationReport) -> None:
     assert content.startswith(b"\x89PNG\r\n")
     size = (int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big"))
     assert size == (1560, 910)
+
+
+def test_pictures_of_wide_ranges_have_logarithmic_axes() -> None:
+    """Tests both kinds of axes, and that no two of 70 models look alike."""
+    from matplotlib.figure import Figure
+
+    near, wide = Figure().subplots(1, 2)
+    assert picture._scale(near, 400.0, 1100.0) == pytest.approx((0.0, 1166))
+    assert picture._scale(wide, 70.0, 3500.0) == pytest.approx((56, 4375))
+    assert (near.get_xscale(), wide.get_yscale()) == ("linear", "log")
+    looks = {
+        (picture._MARKERS[i % len(picture._MARKERS)], picture._COLORS[i % len(picture._COLORS)])
+        for i in range(70)
+    }
+    assert len(looks) == 70
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "shown"),
+    [("short", 5, "short"), ("ps-26.04-h100-bf16", 11, "ps-26…-bf16"), ("abcdefgh", 4, "ab…h")],
+)
+def test_long_names_keep_both_ends(name: str, width: int, shown: str) -> None:
+    """Tests that rows of one family, which begin alike, stay apart."""
+    assert shortened(name, width) == shown

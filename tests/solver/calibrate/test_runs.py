@@ -49,6 +49,17 @@ def test_comments_blank_lines_and_other_columns(tmp_path: Path) -> None:
     assert (run.line, run.stated, run.name) == (6, "", "moe")
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators(separator: str, tmp_path: Path) -> None:
+    """Tests what spreadsheets write; a decimal comma is refused with the figure that is meant."""
+    lines = ["scenario", "layout", "step_s"], ["moe.yaml", "tp=1,ep=8", "9.5"]
+    text = "\n".join(separator.join(cells) for cells in lines)
+    run = read_runs(_file(tmp_path, text))[0]
+    assert (run.step_s, run.layout.tp, run.layout.ep) == (9.5, 1, 8)
+    with pytest.raises(InputError, match=r"step_s is '9,5'.*\nMaybe write 9\.5, with"):
+        read_runs(_file(tmp_path, text.replace("9.5", "9,5")))
+
+
 def test_names_are_told_apart(tmp_path: Path) -> None:
     """Tests that two runs without a name are not one in a report."""
     rows = 'moe.yaml,"tp=1,ep=8",9,,,,\nmoe.yaml,"tp=2,ep=8",9,,,,\n'
@@ -67,11 +78,10 @@ def test_calibration_of_a_scenario_does_not_matter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ("runs.csv: there are no runs in it", "Maybe add a line for each run")),
-        ("scenario,step_s\n", ("runs.csv: there are no runs in it",)),
+        ("", ("runs.csv: the file has neither a header nor rows", "Maybe add a line for each run")),
+        ("scenario,step_s\n", ("runs.csv: the file has a header, but no rows",)),
         ("layout,step_s\n", ("runs.csv:1: the header has no column scenario",)),
         ("scenario,layout\n", ("runs.csv:1: the header has none of step_s, tflops_per_gpu",)),
-        ("scenario;layout;step_s\n", ("separated by ';', not by commas",)),
         ("scenario,steps_s\n", ("there is no column 'steps_s'", "you meant step_s")),
         ("scenario,step_s,step_s\n", ("the column 'step_s' stands twice",)),
         ("scenario,layout,step_s\nmoe.yaml,tp=1,ep=8,9\n",
@@ -85,6 +95,7 @@ def test_calibration_of_a_scenario_does_not_matter(tmp_path: Path) -> None:
         (HEADER + "moe.yaml,,nan,,,,\n", ("step_s is 'nan'",)),
         (HEADER + "moe.yaml,,9,,,,0\n", ("weight is '0', but must be a positive number",)),
         (HEADER + "moe.yaml,,9,,,,1e9\n", ("weight is 1e9, but must be from 0.001 to 1000",)),
+        (HEADER + "moe.yaml,,1e-300,,,,\n", ("step_s is 1e-300, 3e+300 times faster",)),
         (HEADER + "moe.yaml,,9000,,,,\n", ("step_s is 9000", "times slower than predicted",
                                            "not milliseconds")),
         (HEADER + "moe.yaml,,,5000,,,\n", ("tflops_per_gpu is 5000, more than the peak of 1979",)),
@@ -110,7 +121,7 @@ def test_bad_rows_are_refused(text: str, words: tuple[str, ...], tmp_path: Path)
 def test_runs_may_be_too_many(tmp_path: Path) -> None:
     """Tests that 1001 runs are refused: a fit would take hours."""
     text = "scenario,step_s\n" + "moe.yaml,9\n" * 1001
-    with pytest.raises(InputError, match="more than 1000 runs"):
+    with pytest.raises(InputError, match="more than 1000 rows"):
         read_runs(_file(tmp_path, text))
 
 

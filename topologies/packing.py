@@ -1,0 +1,90 @@
+"""How many GPUs of unequal NVLink domains the groups of a layout can really use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+
+from meshplan.topologies.cluster import Cluster
+from meshplan.topologies.errors import ClusterError
+
+
+def packed_gpus(domains: Iterable[int], group: int) -> int:
+    """GPUs that groups of ``group`` GPUs use, if no group leaves its NVLink domain.
+
+    A domain of 72 GPUs holds one group of 64 and leaves 8 idle, or nine groups of 8.
+
+    Raises
+    ------
+    ClusterError
+        If ``group`` is below 1.
+    """
+    if group < 1:
+        raise ClusterError(f"group ({group}) is not at least 1.")
+    return sum(gpus // group * group for gpus in domains)
+
+
+def packed_cluster(cluster: Cluster, group: int, most: int | None = None) -> Cluster:
+    """The part of ``cluster`` that whole groups of ``group`` GPUs fill in each NVLink domain.
+
+    The last GPUs of a domain are left idle, and with them nodes that no group touches; a domain
+    that holds no group is left out.  With ``most`` the groups beyond so many GPUs are, too.
+
+    Raises
+    ------
+    ClusterError
+        If ``group`` is below 1, no domain holds one, or ``most`` is none of their counts.
+    """
+    used = packed_gpus(cluster.domains, group)
+    if not used:
+        raise ClusterError(
+            f"no NVLink domain holds a group of {group} GPUs; the largest has "
+            f"{max(cluster.domains)}.",
+            advice="give a smaller group.",
+        )
+    if most is not None and (most % group or not 1 <= most <= used):
+        raise ClusterError(
+            f"gpus ({most}) is no multiple of groups of {group} from {group} to {used:,}.",
+            advice=f"use {min(max(most // group, 1) * group, used)}.",
+        )
+    left = used if most is None else most
+    sizes = []
+    for gpus in cluster.domains:
+        sizes.append(min(gpus // group * group, left))
+        left -= sizes[-1]
+    remaining = iter(sizes)
+    leaves = [sum(1 for size in islice(remaining, count) if size) for count in cluster.leaf_domains]
+    per_node = cluster.node_type.gpus_per_node
+    names = iter(cluster.node_names)
+    kept: list[str] = []
+    for gpus, size in zip(cluster.domains, sizes, strict=True):
+        nodes = list(islice(names, -(-gpus // per_node)))
+        kept += nodes[: -(-size // per_node)]
+    return replace(
+        cluster,
+        domains=tuple(size for size in sizes if size),
+        leaf_domains=tuple(count for count in leaves if count),
+        node_names=tuple(kept),
+    )
+
+
+def segment_nodes(nodes: int, most: int) -> int:
+    """Largest divisor of ``nodes`` that is at most ``most``: what tools give to ``--segment``."""
+    return max(size for size in range(1, min(nodes, most) + 1) if nodes % size == 0)
+
+
+def nearest_node_counts(nodes: int, most: int) -> tuple[int, ...]:
+    """Node counts at and around ``nodes`` whose segment is at least half of ``most``.
+
+    The next one below and above; ``nodes`` alone where it is good itself.
+    """
+
+    def is_good(count: int) -> bool:
+        return 2 * segment_nodes(count, most) >= min(count, most)
+
+    if is_good(nodes):
+        return (nodes,)
+    below = next((count for count in range(nodes - 1, 0, -1) if is_good(count)), None)
+    above = next(count for count in range(nodes + 1, nodes + most + 1) if is_good(count))
+    return (above,) if below is None else (below, above)
