@@ -202,8 +202,8 @@ class Opened:
             return None
         best: int | None = None
         for cell in _in_order(self._pools(choice, most)):
-            pool, place = cell
-            if best is not None and int(pool.step[place]) >= best:
+            pool, index = cell
+            if best is not None and int(pool.step[index]) >= best:
                 break
             plan = self._plan_of(cell, most if best is None else best - 1)
             best = best if plan is None else plan.step

@@ -55,8 +55,8 @@ def fastest_tuples(search: Search, regions: Sequence[Region], count: int) -> lis
         last = sorted(map(step, best))[count - 1] if len(best) >= count else UNLIMITED
         if bound >= last:
             break
-        pool, place = cell
-        degrees = degree_tuple(pool.decisions(place))
+        pool, index = cell
+        degrees = pool.region.degrees[int(pool.indices[0][index])]
         most = min(last, step(degrees)) - 1 if degrees in best else last - 1
         if bound > most:
             continue

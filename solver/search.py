@@ -16,6 +16,7 @@ Every plan is costed again by :mod:`~meshplan.solver.judge` before it is returne
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -39,6 +40,10 @@ from meshplan.solver.regions import UNLIMITED, Cell, Pool, Region, Space, in_ord
 _FIRST_ROUND = 256
 #: Growth of the step-time limit from one round of deepening to the next, at least.
 _GROWTH = 1.02
+#: Share of the memory that the cells of :meth:`Search.first_good_plans` need at most, and how many
+#: of them are tried for each pipeline degree.
+_ROOMY = 0.7
+_TRIED = 2
 #: Cells of a pipeline degree that a mere search for feasibility tries first.
 _ROOMIEST = 16
 #: How far beyond the limit of its round a program may look for a plan.
@@ -187,6 +192,27 @@ class Search:
                     self.best = found
                     return True
         return False
+
+    def first_good_plans(self, regions: Sequence[Region]) -> None:
+        """Look for a good plan among the fastest cells with memory to spare.
+
+        The fastest cells of all often leave so little memory that no split fits; the time limit
+        then would leave no plan but that of :meth:`first_plan`.
+        """
+        for region in regions:
+            roomy = np.flatnonzero(region.memory <= _ROOMY * region.pp * self.capacity)
+            fastest = roomy[np.argsort(region.bounds[roomy], kind="stable")[:_TRIED]]
+            best = self.best_step()
+            most = UNLIMITED if best is None else best - 1
+            pools = list(self.space.refine(region, fastest, most))
+            cells = in_order(pools, [pool.least for pool in pools])
+            for bound, cell in itertools.islice(cells, _TRIED):
+                limit = min(most, int(bound * _WIDER))
+                found = self._solve(cell, "step", limit, self.capacity)
+                if found is not None:
+                    self.best = found
+                    break
+            self._tell(self.best_step())
 
     # -- the phases ------------------------------------------------------------------------------
 

@@ -110,6 +110,7 @@ class _Run:
         if broken_layout_rules(problem) or floor(problem) > problem.capacity:
             return self._infeasible()
         regions = self.regions = search.regions()
+        search.first_good_plans(regions)
         self.fastest = search.fastest(regions)
         if self.fastest is None:
             return self._infeasible()
