@@ -29,6 +29,7 @@ from meshplan.solver.shapes import Shape, least_layers, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 
+_LONGEST_US = 1 << 50
 _LARGEST = 1 << 40
 
 
