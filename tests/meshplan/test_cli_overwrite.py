@@ -70,6 +70,10 @@ def _stopped(*_: object, **__: object) -> None:
         ("test . --junit hard.yaml", "--junit is 'hard.yaml', the same file as"),
         ("test calibrated.yaml --junit cal.yaml", "the same file as calibration of calibrated"),
         ("import args train.sh -o train.sh", "the same file as the file to import"),
+        ("import args train.sh --json train.sh", "--json is 'train.sh', the same file as the file"),
+        ("import args train.sh --json a.new -o a.new", "the same file as --output"),
+        ("import runs train.log --scenario small.yaml --json train.log", "the same file as log 1"),
+        ("why small.yaml --json link.yaml", "the same file as the scenario"),
         ("import model config.json -o config.json", "the same file as the file to import"),
         ("import runs train.log --scenario small.yaml -o train.log", "the same file as log 1"),
         ("import runs train.log --scenario small.yaml -o small.yaml", "as the scenario"),
@@ -180,13 +184,16 @@ def test_dash_is_no_file(command: str, files: Path) -> None:
 
 
 def test_json_does_not_replace_a_table(files: Path) -> None:
-    """Tests ``import runs --json``: without it rows are added; with it they would be lost."""
+    """Tests ``import runs``: --output adds rows, and --json, which would replace them, refuses."""
     (files / "train.log").write_text(megatron_log([4700.0] * 20), "utf-8")
     table = files / "runs.csv"
     before = table.read_bytes()
-    command = ["import", "runs", "train.log", "--scenario", "small.yaml", "--json", "--output"]
+    command = ["import", "runs", "train.log", "--scenario", "small.yaml", "--json"]
     run = CliRunner().invoke(application, [*command, "runs.csv"])
-    assert run.exit_code == 2 and "runs.csv: --output holds a table" in run.stderr
+    assert run.exit_code == 2 and "runs.csv: --json names a table" in run.stderr
     assert table.read_bytes() == before
     for _ in range(2):  # a result of its own may be replaced
         assert CliRunner().invoke(application, [*command, "new.json"]).exit_code == 0
+    run = CliRunner().invoke(application, [*command, "--output", "runs.csv"])
+    assert run.exit_code == 0 and json.loads(run.stdout)["runs"]
+    assert table.read_bytes().startswith(before) and table.read_bytes() != before
