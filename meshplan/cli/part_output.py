@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 
-def part_options(command: Any) -> Any:
-    """Options ``--output`` and ``--json``; the latter alone stands for ``--json -``."""
-    command = click.option(
+def findings_option(instead_of: str) -> Callable[[Any], Any]:
+    """Option ``--json``, which alone stands for ``--json -``."""
+    return click.option(
         "--json",
         "json_path",
         metavar="PATH|-",
         is_flag=False,
         flag_value="-",
-        help="Write JSON with all findings to a file, or to standard output instead of the part.",
-    )(command)
+        help="Write JSON with all findings to a file, or to standard output instead of the "
+        f"{instead_of}.",
+    )
+
+
+def part_options(command: Any) -> Any:
+    """Options ``--output`` and ``--json``."""
+    command = findings_option("part")(command)
     return click.option(
         "--output",
         "-o",
@@ -73,4 +79,4 @@ class PartOutput:
             click.echo(findings, nl=False)
 
 
-__all__ = ["PartOutput", "part_options"]
+__all__ = ["PartOutput", "findings_option", "part_options"]

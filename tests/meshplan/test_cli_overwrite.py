@@ -195,3 +195,19 @@ def test_json_replaces_nothing_but_json(files: Path) -> None:
     for name in ("new.json", "new.json", "empty.json", os.devnull):
         run = CliRunner().invoke(application, ["flops", "toy-moe", "--seq", "8", "--json", name])
         assert run.exit_code == 0, run.output
+
+
+def test_json_does_not_replace_a_table(files: Path) -> None:
+    """Tests ``import runs``: --output adds rows, and --json, which would replace them, refuses."""
+    (files / "train.log").write_text(megatron_log([4700.0] * 20), "utf-8")
+    table = files / "runs.csv"
+    before = table.read_bytes()
+    command = ["import", "runs", "train.log", "--scenario", "small.yaml", "--json"]
+    run = CliRunner().invoke(application, [*command, "runs.csv"])
+    assert run.exit_code == 2 and "--json is 'runs.csv', a file that holds no JSON" in run.stderr
+    assert table.read_bytes() == before
+    for _ in range(2):  # a result of its own may be replaced
+        assert CliRunner().invoke(application, [*command, "new.json"]).exit_code == 0
+    run = CliRunner().invoke(application, [*command, "--output", "runs.csv"])
+    assert run.exit_code == 0 and json.loads(run.stdout)["runs"]
+    assert table.read_bytes().startswith(before) and table.read_bytes() != before
