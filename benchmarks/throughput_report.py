@@ -343,14 +343,13 @@ def _pairs(
 
 
 def _worst(rows: Sequence[Row], cases: Sequence[Case], outcomes: Sequence[Outcome]) -> list[str]:
-    by_id = {row.id: row for row in rows}
-    predicted = held_out(outcomes, "layouts") or {
-        i: by_id[case.id].predicted for i, case in enumerate(cases)
-    }
+    # The cases are these rows, in their order; names may stand twice, as in two files.
+    judged = [row for row in rows if not (row.reason or row.apart)]
+    predicted = held_out(outcomes, "layouts") or {i: row.predicted for i, row in enumerate(judged)}
     errors = {i: 100 * (value / cases[i].tflops - 1) for i, value in predicted.items()}
     lines = ["", f"the {WORST} worst rows (held-out prediction; shipped parameters; ? in doubt)"]
     for i in sorted(errors, key=lambda i: -abs(errors[i]))[:WORST]:
-        row = by_id[cases[i].id]
+        row = judged[i]
         mark = "?" if row.doubt else " "
         figures = f"{errors[i]:+7.1f}%{row.error:+7.1f}%"
         lines.append(f"{mark} {_name(row.id, 55):56}{figures}  {row.layout}")

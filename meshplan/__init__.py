@@ -1,20 +1,5 @@
 """meshplan: the best parallel layout for a large-model training run, with its proof.
 
-:func:`load`           read a scenario file
-:func:`solve`          the best plan, or the proof that there is none
-:func:`check`          judge one layout, with no solver
-:class:`Plan`          a layout with its memory, step time and proof
-:class:`Infeasible`    why nothing fits
-:class:`Unknown`       a limit stopped the search before any plan
-:class:`CheckReport`   what :func:`check` found
-:func:`why`            a layout against the optimum, term by term
-:class:`WhyReport`     what :func:`why` found
-:func:`memory`         the memory of one layout, rank by rank and item by item
-:class:`MemoryReport`  what :func:`memory` found
-:func:`calibrate`      the step-time model fitted to measured runs
-:class:`InputError`    bad input, in words for people
-=====================  ==========================================================
-=======
 ==========================  ==========================================================
 :func:`load`                read a scenario file
 :func:`solve`               the best plan, or the proof that there is none

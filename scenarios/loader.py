@@ -289,12 +289,14 @@ def _topology_cluster(name: str, node_type: str | None, source: SourceMap) -> Cl
 def _existing_file(name: str, path: KeyPath, source: SourceMap) -> None:
     """Refuse a file name that leads to no file; relative ones start at the scenario's folder."""
     try:
-        exists = (source.folder / Path(name).expanduser()).is_file()
+        full = source.folder / Path(name).expanduser()
+        exists, is_file = full.exists(), full.is_file()
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, or "~nobody"
-        exists = False
-    if not exists:
+        exists, is_file = False, False
+    if not is_file:
+        what = "that is a folder or device" if exists else "there is no such file"
         raise source.error(
             path,
-            f"{dotted(path)} is {shorten(name)}, but there is no such file",
-            f"check the path; it starts at {shorten(str(source.folder))}.",
+            f"{dotted(path)} is {shorten(name, 200)}, but {what}",
+            f"check the path; it begins in the folder {shorten(str(source.folder), 200)}.",
         )

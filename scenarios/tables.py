@@ -14,7 +14,7 @@ from pathlib import Path
 
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.files import read_file
-from meshplan.scenarios.yaml_reader import shorten
+from meshplan.scenarios.yaml_reader import CONTROL, shorten
 
 #: More rows than any table of runs has; a file of 1 MiB could hold a million.
 MOST_ROWS = 10_000
@@ -22,8 +22,6 @@ MOST_ROWS = 10_000
 LARGEST = 1e12
 
 _SEPARATORS = ",;\t"
-#: Codes that move a terminal's cursor, or turn the direction of writing.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -292,7 +290,7 @@ def _row(name: str, line: int, columns: tuple[str, ...], cells: list[str], whole
 
 
 def _refuse_control(name: str, line: int, what: str, text: str) -> None:
-    if found := _CONTROL.search(text):
+    if found := CONTROL.search(text):
         raise InputError(
             f"{what} has the control character {found[0]!a}: {text[:60]!a}",
             advice="remove it; a table has plain text.",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshplan.scenarios.errors import InputError
-from meshplan.scenarios.files import read_file
+from meshplan.scenarios.files import decoded, read_file
 
 if TYPE_CHECKING:
     from meshplan.topologies import NodeType
@@ -73,8 +74,7 @@ def read_topology_files(
     InputError
         If a file cannot be read or is refused, or the files do not make a cluster.
     """
-    from meshplan.topologies.assembly import ImportedCluster, assemble
-    from meshplan.topologies.cluster_file import read_cluster_file
+    from meshplan.topologies.assembly import assemble
     from meshplan.topologies.errors import ClusterError, TopologyFileError
     from meshplan.topologies.inventory import Fabric, Inventory, NodeReading
     from meshplan.topologies.readers.detect import read_topology_text
@@ -82,15 +82,17 @@ def read_topology_files(
 
     readings: list[tuple[str, Reading]] = []
     for path in paths:
-        file = str(path)
-        text = read_file(path, MAX_TOPOLOGY_BYTES).replace("\r\n", "\n")
+        text, file = _text(path)
+        if _CLUSTER_FILE.search(text):
+            if len(paths) > 1 or exclude or nvlink_domain != "auto":
+                raise InputError(
+                    "a cluster file stands alone: no other files, nodes to leave out, or source "
+                    "of NVLink domains",
+                    advice="import the topology files that it was made of again.",
+                    file=file,
+                )
+            return _cluster_file(text, file, node_type, name, group, gpus)
         try:
-            if len(paths) == 1 and _CLUSTER_FILE.search(text):
-                cluster = read_cluster_file(text)
-                _same_type(cluster.node_type, node_type, file)
-                counts = {size: cluster.domains.count(size) for size in set(cluster.domains)}
-                histogram = dict(sorted(counts.items(), reverse=True))
-                return TopologyFiles((), ImportedCluster(cluster, "file", histogram, ()))
             reading = read_topology_text(text, _node_name(path))
         except TopologyFileError as error:
             raise InputError(
@@ -109,7 +111,7 @@ def read_topology_files(
     try:
         left_out = frozenset(node for text in exclude for node in expand(text))
         imported = assemble(
-            name or Path(paths[0]).stem,
+            name or _node_name(paths[0]),
             inventories,
             _node_type(node_type),
             nodes=[one for _, one in readings if isinstance(one, NodeReading)],
@@ -124,9 +126,48 @@ def read_topology_files(
     return TopologyFiles(tuple(readings), imported)
 
 
+def _text(path: str | Path) -> tuple[str, str]:
+    """Text of a file (``-``: standard input), and its name for messages."""
+    if str(path) == "-":
+        name = "<standard input>"
+        content = sys.stdin.buffer.read(MAX_TOPOLOGY_BYTES + 1)
+        text = decoded(content, name, MAX_TOPOLOGY_BYTES)
+    else:
+        name = str(path)
+        text = read_file(path, MAX_TOPOLOGY_BYTES)
+    return text.replace("\r\n", "\n"), name
+
+
+def _cluster_file(
+    text: str,
+    file: str,
+    wanted: str | None,
+    name: str | None,
+    group: int | None,
+    gpus: int | None,
+) -> TopologyFiles:
+    """The cluster of a cluster file, or a part of it."""
+    from meshplan.topologies.assembly import imported
+    from meshplan.topologies.cluster_file import read_cluster_file
+    from meshplan.topologies.errors import ClusterError, TopologyFileError
+    from meshplan.topologies.findings import cluster_findings
+
+    try:
+        cluster = read_cluster_file(text)
+        _same_type(cluster.node_type, wanted, file)
+        cluster = replace(cluster, name=name or cluster.name)
+        told = cluster_findings(cluster, ())
+        return TopologyFiles((), imported(cluster, "file", (), told, group, gpus))
+    except TopologyFileError as error:
+        raise InputError(error.message, advice=error.advice, file=file, line=error.line) from None
+    except ClusterError as error:
+        raise InputError(error.message, advice=error.advice, file=file) from None
+
+
 def _node_name(path: str | Path) -> str:
-    """Name of a node whose file does not name it: that of the file."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", Path(path).stem)[:60] or "this-node"
+    """Name of a node, or a cluster, whose file does not name it: that of the file."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]", "-", Path(path).stem)[:60]
+    return stem if stem.strip("-") else "imported"
 
 
 def _node_type(name: str) -> NodeType:

@@ -38,8 +38,9 @@ _DECIMAL = re.compile(
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 _BOOLEAN = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 _NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
-#: Characters that have no business in a scenario and can upset a terminal or a report.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+#: Characters that have no business in a file of ours: codes that move a terminal's cursor or turn
+#: the direction of writing, and halves of characters.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -268,10 +269,10 @@ def _scalar(node: yaml.ScalarNode, kind: str, line: int) -> Any:
     """Value of a scalar, by its tag (resolved by us, or written by the user)."""
     text: str = node.value
     if kind == "str":
-        if found := _UNPRINTABLE.search(text):
+        if found := CONTROL.search(text):
             raise _Refusal(
-                f"the string {shorten(text)} has the control character {found[0]!r}",
-                "remove the escape.",
+                f"the string {shorten(text)} has the control character {found[0]!a}",
+                "remove it.",
                 line,
             )
         return text

@@ -10,8 +10,15 @@ from meshplan.constraints.pipeline import kind_counts, rank_slots
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.terms import evaluate
 from meshplan.scenarios.model_card import LayerKind
-from meshplan.solver.time.ends import embedding_us, loss_us, p2p_us
-from meshplan.solver.time.step import STEP_OVERHEAD_US, StepTime, layer_parts_us, layer_us, mtp_us
+from meshplan.solver.time.ends import embedding_us, p2p_us
+from meshplan.solver.time.step import (
+    STEP_OVERHEAD_US,
+    StepTime,
+    layer_parts_us,
+    layer_us,
+    losses_us,
+    mtp_us,
+)
 
 #: All parts, in the order of reports.
 PARTS: tuple[str, ...] = (
@@ -94,7 +101,7 @@ def _slot_parts_us(problem: Problem, layout: Layout, slot: Slot) -> Counter[str]
     if slot.mtp:
         parts["mtp"] += mtp_us(problem, layout)
     if slot.loss:
-        parts["loss"] += evaluate(loss_us, problem, layout)
+        parts["loss"] += losses_us(problem, layout)
     return parts
 
 

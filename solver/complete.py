@@ -210,7 +210,10 @@ def _slots(problem: Problem, layout: Layout) -> tuple[tuple[Slot, ...], str]:
         return parse_layout(problem.layout_string), ""
     pp, vpp = layout.pp, layout.vpp
     if pp * vpp > MAX_STAGES:
-        return (), ""
+        return (), (
+            f"pipeline: no slots, as pp*vpp = {pp * vpp:,} are more than {MAX_STAGES:,}, the most "
+            "that layers are split over; a layout string may state them"
+        )
     even = even_slots(problem.model.layers, pp, vpp, mtp=problem.model.mtp_layers > 0)
     if even is not None:
         note = "" if problem.even_split or pp * vpp == 1 else "pipeline: the framework's even split"

@@ -173,7 +173,7 @@ class CellCosts(MemoryCosts):
         By layer kind: time of one layer on GPU and host.  The two depend on different axes and
         are only joined (:attr:`layer_us`) for as many cells as are looked at.
     first_us, loss_us, mtp_us
-        Time of the embedding; of the loss; of one MTP layer's projection and loss.
+        Time of the embedding; of all losses; of one MTP layer's projection.
     p2p_us
         Exposed transfer of one slot.
     exchange_us, optimizer_us
@@ -243,8 +243,8 @@ def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
         gpu_us={kind: _gpu_us(axes, kind) for kind in problem.cost_kinds},
         host_us={kind: table(host_us, kind=kind) for kind in problem.cost_kinds},
         first_us=table(embedding_us),
-        loss_us=table(loss_us),
-        mtp_us=table(mtp_projection_us) + table(loss_us),
+        loss_us=(1 + card.mtp_layers) * table(loss_us),
+        mtp_us=table(mtp_projection_us),
         p2p_us=table(p2p_us),
         exchange_us=_per_layer(axes, dense_exchange_us, expert_exchange_us),
         exchange_ends_us=exchange_ends,
@@ -261,7 +261,7 @@ def _per_layer(axes: Axes, dense: Callable[..., int], expert: Callable[..., int]
 
 
 def mtp_time_us(problem: Problem, costs: CellCosts) -> Array:
-    """Time of all MTP layers with their projections and losses, for one micro-batch."""
+    """Time of all MTP layers with their projections, for one micro-batch."""
     card = problem.model
     if not card.mtp_layers:
         return np.zeros_like(costs.loss_us)

@@ -157,9 +157,12 @@ def _whole(key: str, value: object, low: int = 1, high: int = MAX_DEGREE) -> int
         number = int(value)
     if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
         return number
+    advice = f"write {key}={high if low == 0 else low}."
+    if isinstance(value, str) and "=" in value:
+        advice = f"put a comma between the keys: {_EXAMPLE}."
     raise InputError(
         f"layout has {key} = {_said(value)}, but {key} must be an integer from {low} to {high}",
-        advice=f"write {key}={high if low == 0 else low}.",
+        advice=advice,
     )
 
 

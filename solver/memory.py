@@ -120,7 +120,10 @@ def memory(
     report = check(scenario, layout)
     if report.cost is None:
         why = report.violations[0].text if report.violations else "its slots do not hold the model"
-        raise InputError(f"the layout has no memory to compute: {why}")
+        raise InputError(
+            f"the layout has no memory to compute: {why}",
+            advice="`meshplan check` names all rules that it breaks, and the nearest legal values.",
+        )
     ranks = report.cost.ranks
     if rank is not None and not 0 <= rank < len(ranks):
         raise InputError(

@@ -100,7 +100,7 @@ class _Program:
         self.most = self._most_on_a_rank()
         self.slot_kinds = self._fixed_kinds() if self.fixed is not None else self._free_kinds()
         #: Within the limit every time is; a smaller domain keeps sums of large batches in 64 bits.
-        self.longest = min(_LONGEST_US, max(goal.most_step))
+        self.longest = max(0, min(_LONGEST_US, int(max(goal.most_step))))
         self.step = self.model.new_int_var(0, self.longest, "step")
         self.peak = self.model.new_int_var(0, min(_LARGEST, goal.most_peak), "peak")
         self._post_time()
@@ -176,8 +176,10 @@ class _Program:
 
     def _post_time(self) -> None:
         pp, vpp, model, costs = self.shape.pp, self.shape.vpp, self.model, self.costs
-        bottleneck = model.new_int_var(0, self.longest, "bottleneck")
-        heaviest = model.new_int_var(0, self.longest, "heaviest")
+        # Bounds that the step time implies: with wider ones products may exceed 64 bits.
+        micro_batch = self.longest // int(min(self.ga))
+        bottleneck = model.new_int_var(0, micro_batch, "bottleneck")
+        heaviest = model.new_int_var(0, micro_batch, "heaviest")
         exposed = model.new_int_var(0, self.longest, "exposed")
         most = self._most_layers()
         last = pp * vpp - 1

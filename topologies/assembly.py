@@ -14,7 +14,7 @@ from meshplan.topologies.cluster import MAX_GPUS, Cluster
 from meshplan.topologies.errors import ClusterError
 from meshplan.topologies.findings import cluster_findings, node_findings
 from meshplan.topologies.grouping import DomainSource, in_order, leaf_switches, nvlink_domains
-from meshplan.topologies.inventory import Fabric, Finding, Inventory, NodeReading, some
+from meshplan.topologies.inventory import Fabric, Finding, Inventory, NodeReading, counted, some
 from meshplan.topologies.node_types import NodeType
 from meshplan.topologies.packing import packed_cluster
 
@@ -127,18 +127,47 @@ def assemble(
         leaf_domains=leaf_domains,
         node_names=tuple(node for domain in order for node in members[domain]),
     )
-    notes = tuple(f"{one.id}: {one}" for one in told)
-    told += cluster_findings(cluster, inventories)
+    return imported(cluster, source, told, cluster_findings(cluster, inventories), group, gpus)
+
+
+def imported(
+    cluster: Cluster,
+    source: str,
+    decided: Sequence[Finding],
+    judged: Sequence[Finding],
+    group: int | None = None,
+    gpus: int | None = None,
+) -> ImportedCluster:
+    """The part of ``cluster`` that is kept, with its findings.
+
+    Parameters
+    ----------
+    cluster
+        All that the files have.
+    source
+        Where its NVLink domains come from.
+    decided
+        Findings about the files and what was made of them; they become notes of the cluster.
+    judged
+        Findings about the cluster as a whole.
+    group, gpus
+        As for :func:`assemble`.
+
+    Raises
+    ------
+    ClusterError
+        If no domain holds a group, or ``gpus`` is no count of whole groups.
+    """
+    idle: list[Finding] = []
     if group is not None or gpus is not None:
         whole, cluster = cluster, packed_cluster(cluster, group or 1, gpus)
         idle = _idle(whole, cluster, group or 1)
-        told += idle
-        notes = (*(f"{one.id}: {one}" for one in idle), *notes)
+    notes = tuple(f"{one.id}: {one}" for one in (*idle, *decided))
     return ImportedCluster(
         replace(cluster, notes=notes[:MAX_NOTES]),
         source,
         dict(sorted(Counter(cluster.domains).items(), reverse=True)),
-        tuple(told),
+        (*decided, *judged, *idle),
     )
 
 
@@ -150,7 +179,7 @@ def _idle(whole: Cluster, used: Cluster, group: int) -> list[Finding]:
     if group > 1:
         text += f", so that each NVLink domain holds whole groups of {group}"
     if gone := len(whole.domains) - len(used.domains):
-        text += f"; {gone} domains are not used"
+        text += f"; {counted(gone, 'domain is', 'domains are')} not used"
     return [Finding("idle-gpus", text)]
 
 
@@ -160,7 +189,10 @@ def _missing(inventories: Sequence[Inventory], names: tuple[str, ...]) -> list[F
     for one in inventories if len(inventories) > 1 else ():
         own = set(one.nodes)
         if absent := [node for node in names if node not in own]:
-            text = f"{len(absent)} nodes of other files are not in the {one.form}: {some(absent)}"
+            text = (
+                f"not in the {one.form}: {counted(len(absent), 'node', 'nodes')}"
+                f" of other files, {some(absent)}"
+            )
             file = one.findings[0].file if one.findings else ""
             findings.append(Finding("in-one-file-only", text, file=file))
     return findings

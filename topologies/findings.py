@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from meshplan.topologies.cluster import Cluster
 from meshplan.topologies.errors import ClusterError
-from meshplan.topologies.inventory import Finding, Inventory, NodeReading, some
+from meshplan.topologies.inventory import Finding, Inventory, NodeReading, counted, some
 from meshplan.topologies.node_types import NodeType
 from meshplan.topologies.packing import nearest_node_counts, packed_gpus, segment_nodes
 
@@ -72,7 +72,8 @@ def _products(inventories: Sequence[Inventory], kind: NodeType) -> list[Finding]
             if model not in product.lower().replace("-", " ").split():
                 others.setdefault(product, []).append(node)
     return [
-        Finding("other-product", f"{len(nodes)} nodes have {product!r}, not {kind.gpu}: "
+        Finding("other-product", f"{counted(len(nodes), 'node has', 'nodes have')}"
+        f" {product!r}, not {kind.gpu}: "
                 f"{some(nodes)}")
         for product, nodes in others.items()
     ]  # fmt: skip

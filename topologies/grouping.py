@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from meshplan.topologies.errors import ClusterError
-from meshplan.topologies.inventory import Fabric, Finding, Inventory, Leaf, some
+from meshplan.topologies.inventory import Fabric, Finding, Inventory, Leaf, counted, some
 from meshplan.topologies.node_types import NodeType
 
 #: Where the NVLink domains come from; ``auto``: the best of what the files have.
@@ -74,7 +74,8 @@ def nvlink_domains(
         findings.append(
             Finding(
                 "node-without-domain",
-                f"{len(alone)} nodes have no {source} that says their NVLink domain, so each is "
+                f"{counted(len(alone), 'node has', 'nodes have')}"
+                f" no {source} that says the NVLink domain, so each is "
                 f"one of its own: {some(alone)}",
             )
         )
@@ -113,7 +114,10 @@ def leaf_switches(
             if node in wanted:
                 leaf_of.setdefault(node, leaf.name)
     if alone := [node for node in names if node not in leaf_of]:
-        text = f"{len(alone)} nodes have no leaf switch, so each gets one of its own: {some(alone)}"
+        text = (
+            f"{counted(len(alone), 'node has', 'nodes have')}"
+            f" no leaf switch, so each gets one of its own: {some(alone)}"
+        )
         return leaf_of, [Finding("in-no-leaf", text)]
     return leaf_of, []
 
@@ -148,8 +152,13 @@ def in_order(
     order = sorted(members, key=lambda domain: key_of[domain])
     findings = []
     if across:
-        text = f"{len(across)} NVLink domains hang below several leaf switches: {some(across)}"
-        findings.append(Finding("domain-across-leaves", f"{text}; each gets a leaf of its own"))
+        text = (
+            f"{counted(len(across), 'NVLink domain hangs', 'NVLink domains hang')}"
+            f" below several leaves"
+        )
+        findings.append(
+            Finding("domain-across-leaves", f"{text}: {some(across)}; each gets a leaf of its own")
+        )
     if order != list(members):
         text = "domains are put into the order of the leaf switches, not that of the file"
         findings.append(Finding("reordered", text))

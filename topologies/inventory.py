@@ -29,7 +29,9 @@ class Finding:
 
     def __str__(self) -> str:
         where = self.file + (f":{self.line}" if self.line is not None and self.file else "")
-        return f"{where}: {self.text}" if where else self.text
+        text = f"{where}: {self.text}" if where else self.text
+        # Names come from files: no control character of them may reach a terminal.
+        return "".join(char if char.isprintable() else "?" for char in text)
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,11 @@ class Fabric:
     leaves: tuple[FabricLeaf, ...]
     spines: int
     findings: tuple[Finding, ...] = ()
+
+
+def counted(number: int, one: str, several: str) -> str:
+    """``1 node has``, ``2,000 nodes have``."""
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def some(names: tuple[str, ...] | list[str], most: int = 5) -> str:

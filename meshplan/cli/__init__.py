@@ -1,23 +1,5 @@
 """The command line: one module a command; each imports what is heavy when it runs.
 
-``app``       the group of commands, faults in words, exit codes
-``solve``     ``meshplan solve``
-``check``     ``meshplan check``
-``why``       ``meshplan why``
-``memory``    ``meshplan memory``
-``flops``     ``meshplan flops``
-``calibrate`` ``meshplan calibrate``
-``test``      ``meshplan test``; ``expectations`` and ``junit`` help it
-``imports``   ``meshplan import args``, ``model`` and ``runs``
-``rules``     ``meshplan rules`` and ``meshplan explain``
-``models``    ``meshplan models``
-``clusters``  ``meshplan clusters``
-``schema``    ``meshplan schema``
-``options``   options that several commands take
-``output``    JSON files, written whole or not at all; the terminal
-``progress``  the line that shows a running search
-============  ===========================================================
-=======
 ==============  ===========================================================
 ``app``         the group of commands, faults in words, exit codes
 ``solve``       ``meshplan solve``
@@ -28,7 +10,7 @@
 ``flops``       ``meshplan flops``
 ``calibrate``   ``meshplan calibrate``
 ``test``        ``meshplan test``; ``expectations`` and ``junit`` help it
-``imports``     ``meshplan import args``, ``model`` and ``runs``
+``imports``     ``meshplan import args``, ``model`` and ``runs``; ``part_output`` helps them
 ``rules``       ``meshplan rules`` and ``meshplan explain``
 ``models``      ``meshplan models``
 ``clusters``    ``meshplan clusters``

@@ -87,6 +87,8 @@ def _explain(ctx: click.Context, error: Exception) -> None:
 @click.version_option(__version__, prog_name="meshplan")
 def application() -> None:
     """Find the best parallel layout for a training run, and prove that none is better."""
+    if sys.stdout is None:  # closed by the caller, who then wants exit code and files alone
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal without Unicode shows '?' for a bar instead of failing.
         if hasattr(stream, "reconfigure"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from meshplan.cli.part_output import PartOutput, part_options
 
 if TYPE_CHECKING:
     from meshplan.scenarios import ModelCard, Scenario
@@ -54,19 +55,14 @@ class _Row:
     metavar="N",
     help="Steps at each start that are left out; by default 5, or a third of a short log.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON with all findings instead of CSV."
-)
-@click.option(
-    "--output", "-o", metavar="PATH", help="Write to a file, or add to it, whole or not at all."
-)
+@part_options
 def import_runs(
     logs: tuple[str, ...],
     file: str,
     layout: str | None,
     skip: int | None,
-    as_json: bool,
     output: str | None,
+    json_path: str | None,
 ) -> None:
     """Read how long the steps in training logs of Megatron-LM or Megatron-Bridge took.
 
@@ -75,19 +71,15 @@ def import_runs(
     """
     import meshplan
     from meshplan.cli.imports import print_findings
-    from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.scenarios import input_files, resolve_model
     from meshplan.scenarios.importers.megatron_log import read_log_file
     from meshplan.scenarios.importers.steady_steps import steady_step
 
-    target = output_file(output, "--output")
     scenario = meshplan.load(file)
     given: dict[str, str | Path] = {f"log {n}": log for n, log in enumerate(logs, 1)}
-    keep_apart([target], {**input_files(scenario), **given})
-    if as_json and target is not None and output is not None:
-        _refuse_table(output)
+    target = PartOutput(output, json_path, {**input_files(scenario), **given})
     model = resolve_model(scenario)
-    folder = os.path.dirname(os.path.realpath(output)) if target is not None and output else None
+    folder = None if target.path is None else os.path.dirname(os.path.realpath(target.path))
     shown = _relative(file, folder)
     rows, findings = [], []
     for log in logs:
@@ -98,41 +90,14 @@ def import_runs(
         rows.append(row)
         findings += [f"{row.name}: {said}" for said in (_measured(step), *row.notes, *_judged(
             scenario, text))]  # fmt: skip
-    if as_json:
-        content = json.dumps({"runs": [_data(row) for row in rows]}, indent=2) + "\n"
-    else:
-        content, doubled = _table(rows, output if target is not None else None)
-        findings += doubled
-    if target is None:
-        click.echo(content, nl=False)
-    else:
-        target.write(content)
-    print_findings(findings)
+    content, doubled = _table(rows, target.path)
+    target.deliver(content, {"runs": [_data(row) for row in rows]})
+    print_findings([*findings, *doubled])
 
 
 def _relative(file: str, folder: str | None) -> str:
     """The scenario's path as the table shall have it: from its own folder."""
     return file if folder is None else os.path.relpath(os.path.realpath(file), folder)
-
-
-def _refuse_table(path: str) -> None:
-    """Refuse to put JSON in the place of a table: its rows may have taken weeks to measure.
-
-    Raises
-    ------
-    InputError
-        If the file holds something else than JSON.
-    """
-    from meshplan.scenarios.errors import InputError
-    from meshplan.scenarios.files import read_file
-
-    text = read_file(path).strip() if Path(path).is_file() else ""
-    if text and not text.startswith("{"):
-        raise InputError(
-            "--output holds a table or something else that is no JSON, which --json would replace",
-            advice="leave --json out to add to a table, or give another file.",
-            file=path,
-        )
 
 
 def _name(log: str) -> str:

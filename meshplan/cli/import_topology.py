@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from meshplan.cli.part_output import findings_option
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,7 +49,7 @@ _SOURCES = {
     help="Use only N GPUs, the first in rank order; with --group a multiple of it.",
 )
 @click.option("--name", metavar="NAME", help="Name of the cluster; else from the first file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@findings_option("text")
 @click.option(
     "--output",
     "--out",
@@ -63,21 +65,22 @@ def import_topology(
     group: int | None,
     gpus: int | None,
     name: str | None,
-    as_json: bool,
+    json_path: str | None,
     output: str | None,
 ) -> None:
     """Read files about one cluster, and print what was understood and found.
 
-    FILEs describe the same nodes and are overlaid.  Nothing is repaired silently: each finding says
-    what is odd and what was made of it.
+    FILEs describe the same nodes and are overlaid; `-` is standard input.  Nothing is
+    repaired silently: each finding says what is odd and what was made of it.
     """
-    from meshplan.cli.whole_file import keep_apart, output_file
-    from meshplan.scenarios.errors import InputError
+    from meshplan.cli.whole_file import DASH, keep_apart, output_file
+    from meshplan.scenarios.errors import InputError, printable
     from meshplan.scenarios.topology_files import read_topology_files
     from meshplan.topologies.cluster_file import cluster_file
 
     target = output_file(output, "--output")
-    keep_apart([target], {f"file {n}": file for n, file in enumerate(files, 1)})
+    findings = output_file(json_path, "--json")
+    keep_apart([target, findings], {f"file {n}": file for n, file in enumerate(files, 1)})
     read = read_topology_files(
         files,
         node_type,
@@ -92,9 +95,11 @@ def import_topology(
             "no file names the nodes of a cluster, so there is none to write",
             advice="add a topology.conf, the node labels, or ids of the NVLink fabric.",
         )
-    text = json.dumps(_data(read), indent=2) if as_json else "\n".join(_lines(read))
+    data = json.dumps(_data(read), indent=2)
     # Names come from the files: no control character of them may reach the terminal.
-    click.echo("".join(char if char.isprintable() or char == "\n" else "?" for char in text))
+    click.echo(printable(data if json_path == DASH else "\n".join(_lines(read))))
+    if findings is not None:
+        findings.write(f"{data}\n")
     if target is not None and read.imported is not None:
         target.write(cluster_file(read.imported.cluster))
 

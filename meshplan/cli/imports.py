@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from meshplan.cli.import_runs import import_runs
 from meshplan.cli.import_topology import import_topology
+from meshplan.cli.part_output import PartOutput, part_options
 
 if TYPE_CHECKING:
-    from meshplan.cli.whole_file import WholeFile
     from meshplan.scenarios.importers import MegatronArguments, ScenarioPart
 
 #: Most unknown flags that are listed one by one.
@@ -26,19 +25,10 @@ def imports() -> None:
     """
 
 
-def _output_options(command: Any) -> Any:
-    command = click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON with all findings instead of YAML."
-    )(command)
-    return click.option(
-        "--output", "-o", metavar="PATH", help="Write to a file, whole or not at all."
-    )(command)
-
-
 @imports.command(name="args", short_help="Megatron launch arguments.")
 @click.argument("file", metavar="FILE|-")
-@_output_options
-def import_args(file: str, output: str | None, as_json: bool) -> None:
+@part_options
+def import_args(file: str, output: str | None, json_path: str | None) -> None:
     """Read Megatron-LM launch arguments: degrees, options and workload of a run.
 
     FILE is a launch script, the arguments as Megatron-LM prints them, or a string such as
@@ -46,32 +36,31 @@ def import_args(file: str, output: str | None, as_json: bool) -> None:
     """
     from meshplan.scenarios.importers import read_arguments_file
 
-    target = _target(output, file)
+    target = PartOutput(output, json_path, {"the file to import": file})
     arguments = read_arguments_file(file)
     part = arguments.to_scenario_part()
     findings = argument_findings(arguments, part)
-    data: dict[str, Any] = dict(part.sections())
-    if as_json:
-        data |= {
-            "source": arguments.source,
-            "form": arguments.form,
-            "settings": [
-                {"name": one.name, "value": one.value, "line": one.line}
-                for one in arguments.settings
-            ],
-            "unknown": [
-                {"flag": one.name, "line": one.line, "near": one.near} for one in arguments.unknown
-            ],
-            "notes": [*arguments.notes, *part.notes],
-        }
-    _deliver(data, target, as_json, f"from {arguments.source}", findings)
+    sections = dict(part.sections())
+    data = sections | {
+        "source": arguments.source,
+        "form": arguments.form,
+        "settings": [
+            {"name": one.name, "value": one.value, "line": one.line} for one in arguments.settings
+        ],
+        "unknown": [
+            {"flag": one.name, "line": one.line, "near": one.near} for one in arguments.unknown
+        ],
+        "notes": [*arguments.notes, *part.notes],
+    }
+    target.deliver(_yaml(sections, arguments.source), data)
+    print_findings(findings)
 
 
 @imports.command(name="model", short_help="A Hugging Face config.json.")
 @click.argument("file", metavar="CONFIG.json|-")
 @click.option("--name", metavar="NAME", help="Name of the card; else from the file or its folder.")
-@_output_options
-def import_hf_model(file: str, name: str | None, output: str | None, as_json: bool) -> None:
+@part_options
+def import_hf_model(file: str, name: str | None, output: str | None, json_path: str | None) -> None:
     """Read a Hugging Face config.json as a model card.
 
     Architectures that are not known, or that a card cannot hold, are refused with the reason.
@@ -79,7 +68,7 @@ def import_hf_model(file: str, name: str | None, output: str | None, as_json: bo
     from meshplan.scenarios.importers import import_model
     from meshplan.scenarios.parameters import active_parameters, total_parameters
 
-    target = _target(output, file)
+    target = PartOutput(output, json_path, {"the file to import": file})
     imported = import_model(file, name)
     total, active = total_parameters(imported.card), active_parameters(imported.card)
     findings = [
@@ -88,16 +77,16 @@ def import_hf_model(file: str, name: str | None, output: str | None, as_json: bo
         *(f"not held by a card: {text}" for text in imported.approximations),
         *imported.notes,
     ]
-    data: dict[str, Any] = {"model": imported.figures()}
-    if as_json:
-        data |= {
-            "family": imported.family,
-            "parameters_b": round(total / 1e9, 3),
-            "active_b": round(active / 1e9, 3),
-            "approximations": list(imported.approximations),
-            "notes": list(imported.notes),
-        }
-    _deliver(data, target, as_json, f"from {file}", findings)
+    sections = {"model": imported.figures()}
+    data = sections | {
+        "family": imported.family,
+        "parameters_b": round(total / 1e9, 3),
+        "active_b": round(active / 1e9, 3),
+        "approximations": list(imported.approximations),
+        "notes": list(imported.notes),
+    }
+    target.deliver(_yaml(sections, file), data)
+    print_findings(findings)
 
 
 imports.add_command(import_runs)
@@ -127,32 +116,10 @@ def print_findings(findings: list[str]) -> None:
         click.echo(f"note: {one_line(text)}", err=True)
 
 
-def _target(output: str | None, file: str) -> WholeFile | None:
-    from meshplan.cli.whole_file import keep_apart, output_file
+def _yaml(sections: dict[str, Any], origin: str) -> str:
+    import yaml
 
-    target = output_file(output, "--output")
-    keep_apart([target], {"the file to import": file})
-    return target
+    from meshplan.scenarios.errors import one_line
 
-
-def _deliver(
-    data: dict[str, Any],
-    target: WholeFile | None,
-    as_json: bool,
-    origin: str,
-    findings: list[str],
-) -> None:
-    if as_json:
-        text = json.dumps(data, indent=2) + "\n"
-    else:
-        import yaml
-
-        from meshplan.scenarios.errors import one_line
-
-        body = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)
-        text = f"# {one_line(origin)}\n{body}"
-    if target is None:
-        click.echo(text, nl=False)
-    else:
-        target.write(text)
-    print_findings(findings)
+    body = yaml.safe_dump(sections, sort_keys=False, default_flow_style=None, width=100)
+    return f"# from {one_line(origin)}\n{body}"

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as Xml
 if TYPE_CHECKING:
     from meshplan.cli.expectations import Case
 
-#: Control characters that XML 1.0 cannot hold.
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+#: What XML 1.0 cannot hold: control characters, and bytes of file names that are no UTF-8.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def junit_xml(cases: Sequence[Case]) -> str:

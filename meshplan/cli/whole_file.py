@@ -85,6 +85,29 @@ class WholeFile:
             return False
         return stat.S_ISREG(own.st_mode) and os.path.samestat(own, other)
 
+    def keep_what_is_no_json(self) -> None:
+        """Refuse to replace a file that holds something else than JSON: a scenario, a log, a table.
+
+        Raises
+        ------
+        InputError
+            If it does.
+        """
+        from meshplan.scenarios.errors import InputError
+
+        if self._is_special or not self.path.exists():
+            return
+        try:
+            with open(self.path, "rb") as file:
+                begin = file.read(1000).lstrip()
+        except OSError:  # it may only be written
+            return
+        if begin and begin[:1] not in b"{[":
+            raise InputError(
+                f"{self.said}, a file that holds no JSON, which would be overwritten",
+                advice="give another name, or delete the file.",
+            )
+
     def write(self, content: str | bytes) -> None:
         """Put the file in its place; text is written as UTF-8.
 
@@ -134,7 +157,7 @@ class WholeFile:
 def keep_apart(
     outputs: Iterable[WholeFile | None], inputs: Mapping[str, str | Path | None]
 ) -> None:
-    """Refuse an output that is one of the inputs, or another output.
+    """Refuse an output that is one of the inputs, or another output, or JSON over another file.
 
     Parameters
     ----------
@@ -146,7 +169,7 @@ def keep_apart(
     Raises
     ------
     InputError
-        If two are the same file, by whatever names.
+        If two are the same file, by whatever names, or ``--json`` would replace what is no JSON.
     """
     from meshplan.scenarios.errors import InputError
     from meshplan.scenarios.yaml_reader import shorten
@@ -168,6 +191,8 @@ def keep_apart(
                     f"{file.said}, the same file as {other.option}",
                     advice="give each result a name of its own.",
                 )
+        if file.option == "--json":
+            file.keep_what_is_no_json()
         known.append(file)
 
 

@@ -68,13 +68,21 @@ def layer_us(problem: Problem, layout: Layout, kind: LayerKind) -> int:
 
 
 def mtp_us(problem: Problem, layout: Layout) -> int:
-    """All MTP layers with their projection and their own loss, one micro-batch."""
+    """All MTP layers with their projections, one micro-batch; their losses are in the last slot."""
     card = problem.model
     if not card.mtp_layers:
         return 0
     one = layer_us(problem, layout, card.mtp_kind)
-    one += evaluate(mtp_projection_us, problem, layout) + evaluate(loss_us, problem, layout)
-    return card.mtp_layers * one
+    return card.mtp_layers * (one + evaluate(mtp_projection_us, problem, layout))
+
+
+def losses_us(problem: Problem, layout: Layout) -> int:
+    """Output layer and loss of one micro-batch, and once more for each MTP layer.
+
+    The stage with the loss computes them all, wherever the MTP layers are (megatron-core
+    ``models/gpt/gpt_model.py``, ``process_mtp_loss``).
+    """
+    return (1 + problem.model.mtp_layers) * evaluate(loss_us, problem, layout)
 
 
 def slot_us(problem: Problem, layout: Layout, slot: Slot) -> int:
@@ -87,7 +95,7 @@ def slot_us(problem: Problem, layout: Layout, slot: Slot) -> int:
     if slot.mtp:
         total += mtp_us(problem, layout)
     if slot.loss:
-        total += evaluate(loss_us, problem, layout)
+        total += losses_us(problem, layout)
     return total
 
 

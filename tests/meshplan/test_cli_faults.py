@@ -95,6 +95,16 @@ def test_readers_may_go_away() -> None:
     assert run.stderr == ""
 
 
+def test_closed_output_is_no_fault() -> None:
+    """Tests a caller that wants exit codes alone, and closes standard output for that."""
+    for command, code in (("flops toy-moe --seq 4096", 0), ("check nothing.yaml", 2)):
+        run = subprocess.run(
+            f"{sys.executable} -m meshplan {command} >&-",
+            shell=True, cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert run.returncode == code and "fault" not in run.stderr
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["rules"], ["models"]])
 def test_light_commands_import_no_solver(arguments: list[str]) -> None:
     """Tests that help and lists need neither solver nor arrays nor graphs."""

@@ -100,6 +100,19 @@ def test_bad_arguments_end_with_two(text: str, words: str, tmp_path: Path) -> No
     assert words in run.stderr and "Maybe" in run.stderr
 
 
+def test_json_goes_to_a_file_beside_the_part_or_in_its_place(tmp_path: Path) -> None:
+    """Tests ``--json PATH``, ``--json -`` and ``--json`` alone, each with and without ``-o``."""
+    script, part, found = _launch(tmp_path), tmp_path / "part.yaml", tmp_path / "found.json"
+    plain = _run("import", "args", script)
+    run = _run("import", "args", script, "--json", str(found))
+    assert run.stdout == plain.stdout and run.exit_code == 0
+    data = json.loads(found.read_text("utf-8"))
+    assert data["layout"]["tp"] == 2 and data["form"] == "script"
+    for words in (("--json", "-"), ("--json",), ("--json", "-", "-o", str(part))):
+        assert json.loads(_run("import", "args", script, *words).stdout) == data
+    assert part.read_text("utf-8") == plain.stdout
+
+
 def test_findings_show_no_control_characters(tmp_path: Path) -> None:
     """Tests that an escape sequence in a flag of the file does not reach the terminal."""
     run = _run("import", "args", _launch(tmp_path, "x --bf16 --a\x1b[31mb 1"))

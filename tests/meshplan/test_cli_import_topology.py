@@ -71,6 +71,35 @@ def test_a_cluster_file_keeps_its_node_type(tmp_path: Path) -> None:
         resolve_cluster(loads(SCENARIO % f"{out}, node_type: h100-hgx"))
 
 
+def test_a_cluster_file_is_cut_but_not_overlaid(tmp_path: Path) -> None:
+    """Tests that --group and --gpus cut a cluster file, and that what it cannot take is refused."""
+    out = tmp_path / "cluster.yaml"
+    assert _run(BLOCKS, "--node-type", "gb200-nvl72", "-o", str(out)).exit_code == 0
+    run = _run(str(out), "--group", "32", "--gpus", "256")
+    assert "256 × GB200 in 64 nodes" in run.stdout
+    assert "idle-gpus: 128 of 384 GPUs are left idle" in run.stdout
+    for more in ([BLOCKS], ["--exclude", "srv1101"], ["--nvlink-domain", "node"]):
+        run = _run(str(out), *more)
+        assert run.exit_code == 2
+        assert "a cluster file stands alone" in run.stderr
+    run = _run(str(out), "--group", "64")
+    assert run.exit_code == 2
+    assert "no NVLink domain holds a group of 64 GPUs; the largest has 32" in run.stderr
+
+
+def test_node_labels_from_standard_input() -> None:
+    """Tests the pipe from kubectl; the cluster then has a plain name."""
+    labels = {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    items = [{"metadata": {"name": f"n{n}", "labels": labels}} for n in range(3)]
+    run = CliRunner().invoke(
+        application,
+        ["import", "topology", "-", "--node-type", "h100-hgx"],
+        input=json.dumps({"items": items}),
+    )
+    assert run.exit_code == 0, run.output
+    assert "cluster imported: 24 × H100 SXM in 3 nodes" in run.stdout
+
+
 def test_json_holds_cluster_and_findings() -> None:
     """Tests the keys that tools read."""
     run = _run(str(DATA / "aws_pcluster_9_18_9.conf"), "--node-type", "gb200-nvl72", "--json")

@@ -70,6 +70,10 @@ def _stopped(*_: object, **__: object) -> None:
         ("test . --junit hard.yaml", "--junit is 'hard.yaml', the same file as"),
         ("test calibrated.yaml --junit cal.yaml", "the same file as calibration of calibrated"),
         ("import args train.sh -o train.sh", "the same file as the file to import"),
+        ("import args train.sh --json train.sh", "--json is 'train.sh', the same file as the file"),
+        ("import args train.sh --json a.new -o a.new", "the same file as --output"),
+        ("import runs train.log --scenario small.yaml --json train.log", "the same file as log 1"),
+        ("why small.yaml --json link.yaml", "the same file as the scenario"),
         ("import model config.json -o config.json", "the same file as the file to import"),
         ("import runs train.log --scenario small.yaml -o train.log", "the same file as log 1"),
         ("import runs train.log --scenario small.yaml -o small.yaml", "as the scenario"),
@@ -148,7 +152,7 @@ def test_benchmarks_do_not_write_over_shipped_data(capsys: pytest.CaptureFixture
 
 def test_other_files_may_be_written_over(files: Path) -> None:
     """Tests an old result, a new file and a device; a file is replaced whole."""
-    (files / "old.json").write_text("old", "utf-8")
+    (files / "old.json").write_text("{}", "utf-8")
     for path in ("old.json", "new.json", os.devnull):
         run = CliRunner().invoke(application, ["check", "small.yaml", "-q", "--json", path])
         assert run.exit_code == 0, run.output
@@ -179,14 +183,31 @@ def test_dash_is_no_file(command: str, files: Path) -> None:
     assert not (files / "-").exists()
 
 
+def test_json_replaces_nothing_but_json(files: Path) -> None:
+    """Tests a slip of names: another scenario, log or table is not lost; an old result may go."""
+    for name in ("hf.yaml", "train.log", "runs.csv"):
+        before = (files / name).read_bytes()
+        run = CliRunner().invoke(application, ["flops", "toy-moe", "--seq", "8", "--json", name])
+        assert run.exit_code == 2, run.output
+        assert f"--json is '{name}', a file that holds no JSON" in run.stderr
+        assert (files / name).read_bytes() == before
+    (files / "empty.json").touch()
+    for name in ("new.json", "new.json", "empty.json", os.devnull):
+        run = CliRunner().invoke(application, ["flops", "toy-moe", "--seq", "8", "--json", name])
+        assert run.exit_code == 0, run.output
+
+
 def test_json_does_not_replace_a_table(files: Path) -> None:
-    """Tests ``import runs --json``: without it rows are added; with it they would be lost."""
+    """Tests ``import runs``: --output adds rows, and --json, which would replace them, refuses."""
     (files / "train.log").write_text(megatron_log([4700.0] * 20), "utf-8")
     table = files / "runs.csv"
     before = table.read_bytes()
-    command = ["import", "runs", "train.log", "--scenario", "small.yaml", "--json", "--output"]
+    command = ["import", "runs", "train.log", "--scenario", "small.yaml", "--json"]
     run = CliRunner().invoke(application, [*command, "runs.csv"])
-    assert run.exit_code == 2 and "runs.csv: --output holds a table" in run.stderr
+    assert run.exit_code == 2 and "--json is 'runs.csv', a file that holds no JSON" in run.stderr
     assert table.read_bytes() == before
     for _ in range(2):  # a result of its own may be replaced
         assert CliRunner().invoke(application, [*command, "new.json"]).exit_code == 0
+    run = CliRunner().invoke(application, [*command, "--output", "runs.csv"])
+    assert run.exit_code == 0 and json.loads(run.stdout)["runs"]
+    assert table.read_bytes().startswith(before) and table.read_bytes() != before

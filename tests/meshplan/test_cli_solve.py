@@ -133,7 +133,7 @@ def test_file_that_cannot_be_finished_leaves_nothing(
 ) -> None:
     """Tests that an old result survives when the new one cannot be put in its place."""
     file, target = small_file(tmp_path), tmp_path / "out.json"
-    target.write_text("old", "utf-8")
+    target.write_text("{}", "utf-8")
     _answers(monkeypatch, plan(file))
 
     def replace(*_: object) -> None:
@@ -143,7 +143,7 @@ def test_file_that_cannot_be_finished_leaves_nothing(
     run = _solve(file, "--json", str(target))
     assert run.exit_code == 2
     assert "No space left on device" in run.stderr
-    assert target.read_text("utf-8") == "old"
+    assert target.read_text("utf-8") == "{}"
     assert sorted(os.listdir(tmp_path)) == ["out.json", "small.yaml"]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,15 @@ def test_junit_has_every_case(tmp_path: Path, always_planned: None) -> None:
     assert failure.get("message") == "status: expected infeasible, got optimal"
     assert suite[1].find("skipped") is not None
     assert suite[2].find("failure") is None, "feasible is met by a proved plan"
+
+
+def test_junit_of_names_that_are_no_text(tmp_path: Path, always_planned: None) -> None:
+    """Tests a file name whose bytes are no UTF-8: what was solved is not lost for it."""
+    file = small_file(tmp_path, "expect: {status: optimal}\n", os.fsdecode(b"a\xff.yaml"))
+    target = tmp_path / "out.xml"
+    assert _test(file, "--junit", str(target)).exit_code == 0
+    name = ElementTree.parse(target).getroot()[0][0].get("name")
+    assert name is not None and name.endswith("/a?.yaml")
 
 
 def test_unwritable_junit_is_refused_first(tmp_path: Path) -> None:

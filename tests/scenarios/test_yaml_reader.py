@@ -84,6 +84,7 @@ def test_numbers(text: str, value: float) -> None:
         ('a: 1\nb: "\\UFFFFFFFF"', 2, "an escape names no character"),
         ('a: "\\ud800"', 1, "control character"),
         ('a: "\\e[31m"', 1, "control character"),
+        ("b: 1\na: x\u202ey", 2, r"control character '\u202e'"),
         ("a: 1\nb: \x07", 2, "is not allowed in YAML"),
     ],
 )

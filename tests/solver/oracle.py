@@ -75,8 +75,7 @@ def tried(problem: Problem, most: int = 1_000_000) -> list[Tried]:
     TooLarge
         If there are more than ``most``.
     """
-    largest = max(int(value) for value in _domain(problem, "gbs"))
-    layouts = []
+    layouts: list[Layout] = []
     for cell in cells(problem):
         for slots in splits(problem, int(cell["pp"]), int(cell["vpp"])):
             layout = to_layout(cell, slots)
@@ -85,6 +84,12 @@ def tried(problem: Problem, most: int = 1_000_000) -> list[Tried]:
             layouts.append(layout)
             if len(layouts) > most:
                 raise TooLarge
+    return tried_layouts(problem, layouts)
+
+
+def tried_layouts(problem: Problem, layouts: Sequence[Layout]) -> list[Tried]:
+    """These layouts with their cost."""
+    largest = max(int(value) for value in _domain(problem, "gbs"))
     found = []
     for layout in layouts:
         spent = cost(problem, layout)

@@ -236,6 +236,13 @@ def test_whole_layouts_have_nothing_to_complete() -> None:
     assert second.layout == first.layout
 
 
+def test_more_slots_than_layers_are_split_over() -> None:
+    """Tests that it is said why a layout has no slots: 512 * 64 are more than 1,024."""
+    report = check(scenario(), "pp=512,vpp=64")
+    assert "layout-stage-count" in {one.rule for one in report.violations}
+    assert any("pp*vpp = 32,768 are more than 1,024" in text for text in report.assumed)
+
+
 def test_bad_pipeline_texts_are_refused() -> None:
     """Tests both homes of a layout string: the argument, and the scenario with its field."""
     with pytest.raises(InputError, match="pipeline = 'Etx'"):

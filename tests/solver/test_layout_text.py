@@ -71,6 +71,8 @@ def test_auto_opens_what_the_scenario_pins() -> None:
         ("dispatcher=DeepEP", "must be one of alltoall, deepep, hybridep", "you meant deepep."),
         ("offload=101", "must be an integer from 0 to 100", "write offload=100."),
         ("offload=nan", "layout has offload = nan", "write offload=100."),
+        ("tp=2;ep=2", "layout has tp = '2;ep=2'", "put a comma between the keys"),
+        ("tp=2 ep=2", "layout has tp = '2 ep=2'", "put a comma between the keys"),
         ("offload=0.5", "offload is in percent", "write offload=50, or optimizer_offload=0.5."),
         ("activation_offload=core_attn", "unknown key", "--set options.activation_offload=["),
         ("optimizer_offload=nan", "a fraction from 0 to 1", "write optimizer_offload=1.0"),

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +31,7 @@ FEW = settings(
     max_examples=12, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
 )
 SEEDS = st.integers(0, 100_000)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def scenario(seed: int) -> dict[str, Any]:
@@ -102,6 +107,21 @@ def test_pinning_the_optimum_finds_it_again(seed: int) -> None:
     assert dataclasses.replace(again.layout, slots=()) == dataclasses.replace(plan.layout, slots=())
 
 
+@FEW
+@given(SEEDS)
+def test_more_options_never_slow(seed: int) -> None:
+    """Tests that free options and a free split are no slower than none, and than an even split."""
+    data = scenario(seed)
+    free = fastest(solve(resolve(from_mapping(data | {"options": {"cuda_graphs": "none"}}))))
+    for options in (
+        {"recompute": "none", "optimizer_offload": 0},
+        {"pipeline_layout": "even"},
+        {"dispatcher": "alltoall"},
+    ):
+        asked = data | {"options": {"cuda_graphs": "none", **options}}
+        assert free <= fastest(solve(resolve(from_mapping(asked))))
+
+
 def _bytes(answer: Any) -> str:
     data = answer.to_json()
     for part in (data, data.get("proof") or {}):
@@ -115,6 +135,28 @@ def _bytes(answer: Any) -> str:
 def test_the_same_question_gets_the_same_answer(seed: int) -> None:
     """Tests that two runs print the same bytes but for the time that they took."""
     assert _bytes(solve(problem_of(seed))) == _bytes(solve(problem_of(seed)))
+
+
+def test_processes_print_the_same_bytes() -> None:
+    """Tests processes that differ in hash seed and in the threads that libraries may use.
+
+    The search itself has one worker whatever the machine.
+    """
+    code = (
+        "from tests.solver.small import small; from meshplan.solver.solve import solve;"
+        "from tests.solver.test_search_properties import _bytes; print(_bytes(solve(small())))"
+    )
+    printed = set()
+    for threads in ("1", "2", "8"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED")
+        environment = {**os.environ, **dict.fromkeys(names, threads)}
+        command = [sys.executable, "-c", code]
+        run = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        printed.add(run.stdout)
+    assert len(printed) == 1
+    assert '"status": "optimal"' in printed.pop()
 
 
 @FEW

@@ -163,7 +163,7 @@ def test_whole_groups_leave_the_rest_idle() -> None:
     assert "n17" not in imported.cluster.node_names
     text = next(one.text for one in imported.findings if one.id == "idle-gpus")
     assert text.startswith("72 of 200 GPUs are left idle")
-    assert text.endswith("1 domains are not used")
+    assert text.endswith("1 domain is not used")
     assert imported.cluster.notes[0].startswith("idle-gpus")
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from meshplan.topologies.errors import TopologyFileError
-from meshplan.topologies.inventory import Finding, Inventory, some
+from meshplan.topologies.inventory import Finding, Inventory, counted, some
 from meshplan.topologies.readers.hostlist import MAX_LENGTH
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
@@ -120,10 +120,12 @@ def read_fabric_ids(text: str, name: str = "this-node") -> Inventory:
         ids[node] = f"{uuid}.{clique}" if uuid is not None and not is_zero(uuid) else None
     findings = []
     if zero:
-        text = f"{len(zero)} nodes have the all-zero UUID, which means no NVLink beyond the node"
-        findings.append(Finding("zero-uuid", f"{text}: {some(zero)}"))
+        text = f"{counted(len(zero), 'node has', 'nodes have')} the all-zero UUID"
+        findings.append(
+            Finding("zero-uuid", f"{text}, which means no NVLink beyond the node: {some(zero)}")
+        )
     if absent:
-        text = f"{len(absent)} nodes have no fabric id: {some(absent)}"
+        text = f"{counted(len(absent), 'node has', 'nodes have')} no fabric id: {some(absent)}"
         findings.append(Finding("no-fabric-id", text))
     pairs = {known[0] for known in rows.values()}
     findings += id_findings((uuid, clique) for uuid, clique in pairs if uuid and not is_zero(uuid))

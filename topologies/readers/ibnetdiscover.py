@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from meshplan.topologies.errors import TopologyFileError
-from meshplan.topologies.inventory import Fabric, FabricLeaf, Finding, some
+from meshplan.topologies.inventory import Fabric, FabricLeaf, Finding, counted, some
 
 _HEAD = re.compile(r"(Switch|Ca|Rt)\s+[0-9]+\s+\"([^\"]{1,60})\"\s*#\s*\"([^\"]*)\"")
 _PORT = re.compile(
@@ -113,21 +113,31 @@ def _fabric(switches: list[_Switch], unresolved: int) -> Fabric:
         )
     findings: list[Finding] = []
     if unresolved:
-        text = f"{unresolved} ports lead to hosts without a name; they count as downlinks only"
+        text = (
+            f"{counted(unresolved, 'port leads', 'ports lead')}"
+            f" to hosts without a name, which count as downlinks only"
+        )
         findings.append(Finding("host-unresolved", text))
     cut = [one.name for one in leaves if not one.up_gbit] if len(leaves) > 1 else []
     if cut:
-        text = f"{len(cut)} leaf switches have no uplink: {some(cut)}"
+        text = (
+            f"{counted(len(cut), 'leaf switch has', 'leaf switches have')} no uplink: {some(cut)}"
+        )
         findings.append(Finding("leaf-without-uplink", text))
     most = max(one.up_gbit for one in leaves)
     fewer = [f"{one.name} ({one.up_gbit:g})" for one in leaves if 0 < one.up_gbit < most]
     if fewer:
-        text = f"{len(fewer)} leaf switches have fewer Gb/s of uplinks than {most:g}: {some(fewer)}"
-        findings.append(Finding("leaf-degraded", text))
+        text = (
+            f"{counted(len(fewer), 'leaf switch has', 'leaf switches have')} fewer Gb/s of uplinks"
+        )
+        findings.append(Finding("leaf-degraded", f"{text} than {most:g}: {some(fewer)}"))
     mixed = [one.name for one in leaves if len(one.cards) > 1]
     if mixed:
-        text = f"{len(mixed)} leaf switches hold several cards of hosts, so are no rail of one"
-        findings.append(Finding("leaf-not-rail", f"{text}: {some(mixed)}"))
+        text = (
+            f"{counted(len(mixed), 'leaf switch holds', 'leaf switches hold')}"
+            f" several cards of hosts"
+        )
+        findings.append(Finding("leaf-not-rail", f"{text}, so is no rail of one: {some(mixed)}"))
     return Fabric(
         "ibnetdiscover",
         tuple(

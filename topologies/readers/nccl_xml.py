@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from meshplan.topologies.errors import TopologyFileError
-from meshplan.topologies.inventory import Finding, NodeReading, some
+from meshplan.topologies.inventory import Finding, NodeReading, counted, some
 from meshplan.topologies.readers.node_graph import (
     MAX_NODE_GPUS,
     islands,
@@ -103,7 +103,10 @@ def read_nccl_xml(root: Element) -> NodeReading:
         findings.append(Finding("nvlink-not-in-file", text))
     elif len(records) < len(walk.gpus):
         bare = [gpu.name for gpu in walk.gpus if gpu.record is None]
-        text = f"{len(bare)} GPUs have no record, so NVLink is not judged: {some(bare)}"
+        text = (
+            f"{counted(len(bare), 'GPU has', 'GPUs have')}"
+            f" no record, so NVLink is not judged: {some(bare)}"
+        )
         findings.append(Finding("nvlink-not-in-file", text))
     else:
         found, nvlinks, is_virtual = _nvlinks(walk.gpus)

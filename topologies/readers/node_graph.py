@@ -31,8 +31,8 @@ def nvlink_findings(found: Sequence[Sequence[int]], nvlinks: Sequence[int]) -> l
         findings.append(
             Finding(
                 "lost-nvlink",
-                f"{_gpus(lost)} reach no other GPU over NVLink (islands of {sizes}): exchanges "
-                "with them go over PCIe, many times slower",
+                f"{_gpus(lost)} cannot reach another GPU over NVLink (islands of {sizes}): "
+                "exchanges with them go over PCIe, many times slower",
             )
         )
     most = max(nvlinks, default=0)
@@ -40,7 +40,7 @@ def nvlink_findings(found: Sequence[Sequence[int]], nvlinks: Sequence[int]) -> l
     if fewer:
         counts = ", ".join(str(nvlinks[gpu]) for gpu in fewer)
         findings.append(
-            Finding("nvlink-unequal", f"{_gpus(fewer)} have {counts} NVLinks, others have {most}")
+            Finding("nvlink-unequal", f"fewer NVLinks than {most}: {counts} on {_gpus(fewer)}")
         )
     return findings
 
@@ -50,9 +50,9 @@ def rail_findings(near: Sequence[bool]) -> list[Finding]:
     far = [gpu for gpu, is_near in enumerate(near) if not is_near]
     if not far:
         return []
-    text = f"{_gpus(far)} have no network card on their own PCIe switch, so no rail is theirs"
+    text = f"no network card is on the PCIe switch of {_gpus(far)}: no rail of their own"
     return [Finding("gpu-without-rail", text)]
 
 
 def _gpus(gpus: Sequence[int]) -> str:
-    return "GPUs " + ", ".join(str(gpu) for gpu in gpus)
+    return ("GPU " if len(gpus) == 1 else "GPUs ") + ", ".join(str(gpu) for gpu in gpus)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshplan.topologies.errors import TopologyFileError
-from meshplan.topologies.inventory import Finding, Inventory, Leaf, some
+from meshplan.topologies.inventory import Finding, Inventory, Leaf, counted, some
 from meshplan.topologies.readers.fabric_ids import check_node, id_findings, is_zero
 from meshplan.topologies.readers.hostlist import MAX_NAMES
 
@@ -68,7 +68,10 @@ def read_node_labels(text: str) -> Inventory:
         )
     findings = []
     if without:
-        text = f"{len(without)} nodes without GPUs are left out: {some(without)}"
+        text = (
+            f"{counted(len(without), 'node without GPUs is', 'nodes without GPUs are')}"
+            f" left out: {some(without)}"
+        )
         findings.append(Finding("node-without-gpus", text))
     ids, told = _ids(labels)
     findings += told
@@ -159,7 +162,8 @@ def _ids(labels: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str | None]
 def _zero(nodes: list[str]) -> Finding:
     return Finding(
         "zero-uuid",
-        f"{len(nodes)} nodes have the all-zero UUID, which means no NVLink beyond the node: "
+        f"{counted(len(nodes), 'node has', 'nodes have')}"
+        f" the all-zero UUID, which means no NVLink beyond the node: "
         f"{some(nodes)}",
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from meshplan.topologies.errors import TopologyFileError
-from meshplan.topologies.inventory import Block, Finding, Inventory, some
+from meshplan.topologies.inventory import Block, Finding, Inventory, counted, some
 from meshplan.topologies.readers.slurm_records import (
     Names,
     SwitchRecord,
@@ -108,7 +108,7 @@ def assemble_slurm(
     for kind, one, other in (("block", in_block, in_leaf), ("leaf switch", in_leaf, in_block)):
         missing = [node for node in other if node not in one] if one else []
         if missing:
-            text = f"{len(missing)} nodes are in no {kind}: {some(missing)}"
+            text = f"{counted(len(missing), 'node is', 'nodes are')} in no {kind}: {some(missing)}"
             findings.append(Finding(f"in-no-{kind.split()[0]}", text))
     nodes = tuple(dict.fromkeys((*in_block, *in_leaf)))
     if not nodes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from meshplan.topologies.errors import TopologyFileError
-from meshplan.topologies.inventory import Block, Finding, Leaf, some
+from meshplan.topologies.inventory import Block, Finding, Leaf, counted, some
 from meshplan.topologies.readers.hostlist import expand
 
 #: Sizes that Slurm plans with (``BlockSizes``), at most.
@@ -96,7 +96,8 @@ def check_blocks(blocks: Sequence[Block], sizes: Sequence[int], sizes_line: int)
         findings.append(
             Finding(
                 "block-below-base",
-                f"{len(short)} blocks have fewer nodes than the base size of {base}, so some "
+                f"{counted(len(short), 'block has', 'blocks have')}"
+                f" fewer nodes than the base size of {base}, so some "
                 f"versions of Slurm do not use them: {some(short)}",
             )
         )
@@ -105,7 +106,8 @@ def check_blocks(blocks: Sequence[Block], sizes: Sequence[int], sizes_line: int)
         findings.append(
             Finding(
                 "spare-nodes",
-                f"{spare} nodes are spare: their blocks hold more than whole multiples of the "
+                f"{counted(spare, 'node is', 'nodes are')}"
+                f" spare: their blocks hold more than whole multiples of the "
                 f"base size of {base} nodes",
             )
         )
@@ -206,7 +208,8 @@ def _tree_findings(
         findings.append(
             Finding(
                 "dag",
-                f"{len(several)} switches hang below more than one ({some(several)}): parallel "
+                f"{counted(len(several), 'switch hangs', 'switches hang')}"
+                f" below more than one ({some(several)}): parallel "
                 "spines, read as one; the first is taken as the way up",
             )
         )
@@ -235,14 +238,19 @@ def unique(groups: Iterable[tuple[str, int, tuple[str, ...]]], kind: str) -> tup
             findings.append(
                 Finding(
                     "duplicate-node",
-                    f"{kind} {name!r} names {len(again)} nodes that others hold ({some(again)}; "
+                    f"{kind} {name!r} names {counted(len(again), 'node', 'nodes')}"
+                    f" that others hold ({some(again)}; "
                     f"{again[0]} is in {other!r}); each counts once, where it stands first",
                     line,
                 )
             )
         if repeated:
             findings.append(
-                Finding("duplicate-node", f"{kind} {name!r} names {repeated} nodes twice", line)
+                Finding(
+                    "duplicate-node",
+                    f"{kind} {name!r} names {counted(repeated, 'node', 'nodes')} twice",
+                    line,
+                )
             )
     return first, findings
 

@@ -88,7 +88,7 @@ def test_a_lost_gpu_is_told() -> None:
     reading = _read(_matrix(cells))
     assert [len(island) for island in reading.islands] == [7, 1]
     assert _ids(reading) == ["lost-nvlink", "nvlink-unequal"]
-    assert "GPUs 3 reach no other" in reading.findings[0].text
+    assert "GPU 3 cannot reach another" in reading.findings[0].text
 
 
 def test_nvlink_hidden_in_a_virtual_machine_is_told() -> None:
@@ -218,7 +218,7 @@ def test_a_dump_shows_what_a_healthy_fabric_hides() -> None:
     reading = _read(_dump([18, 0, 17]))
     assert reading.islands == ((0, 2), (1,))
     assert _ids(reading) == ["lost-nvlink", "nvlink-unequal"]
-    assert "GPUs 1, 2 have 0, 17 NVLinks, others have 18" in reading.findings[1].text
+    assert "fewer NVLinks than 18: 0, 17 on GPUs 1, 2" in reading.findings[1].text
 
 
 def test_peers_are_direct_edges() -> None:

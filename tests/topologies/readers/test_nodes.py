@@ -101,7 +101,7 @@ def test_another_product_is_told() -> None:
     )
     findings = assemble("c", [inventory], node_type("h100-hgx")).findings
     (found,) = [one for one in findings if one.id == "other-product"]
-    assert found.text == "1 nodes have 'NVIDIA-H200', not H100 SXM: b"
+    assert found.text == "1 node has 'NVIDIA-H200', not H100 SXM: b"
 
 
 @pytest.mark.parametrize(

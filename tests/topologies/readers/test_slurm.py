@@ -110,7 +110,7 @@ SwitchName=s3 Nodes=gpu-n[051-052]
         (
             "SwitchName=s1 Switches=l\nSwitchName=s2 Switches=l\nSwitchName=l Nodes=n1",
             "dag",
-            "1 switches hang below more than one (l)",
+            "1 switch hangs below more than one (l)",
         ),
         (
             "SwitchName=t Switches=l,m\nSwitchName=m Switches=k\nSwitchName=[k-k] Nodes=x\n"

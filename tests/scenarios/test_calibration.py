@@ -1,0 +1,34 @@
+"""Calibration files that people write: refusals with line, value and advice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from meshplan.scenarios.calibration import DEFAULT_FILE, read_calibration
+from meshplan.scenarios.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "advice"),
+    [
+        ("date: yesterday", "date is 'yesterday', but must be a date", "write it as 2026-11-30."),
+        ("date: 3.5", "date is 3.5, but must be a date", "write it as 2026-11-30."),
+        ("date: [1]", "date is the list [1], but must be a date", "write it as 2026-11-30."),
+        ("error_band: 5", "error_band is 5, but must be less than 1.0", "use less than 1.0."),
+        ("error_bands: 0.1", "error_band is missing", "add error_band."),
+    ],
+)
+def test_slips_are_told(line: str, words: str, advice: str, tmp_path: Path) -> None:
+    """Tests that a slip in the calibration that ships with meshplan is told."""
+    key = line.partition(":")[0].removesuffix("s")
+    text, count = re.subn(rf"^{key}:.*$", line, DEFAULT_FILE.read_text("utf-8"), flags=re.M)
+    assert count == 1
+    path = tmp_path / "cal.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError) as refused:
+        read_calibration(path)
+    assert words in str(refused.value) and advice in str(refused.value)
+    assert refused.value.line is not None
