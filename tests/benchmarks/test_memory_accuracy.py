@@ -335,13 +335,13 @@ def test_rows_that_cannot_be_true_are_refused(
     """Tests file, line, value and advice; the other rows are judged, and nothing is written."""
     given = rewritten(FILES[0], tmp_path / "bad.csv", changes)
     results = tmp_path / "out.json"
-    results.write_text("before", "utf-8")
+    results.write_text("{}", "utf-8")
     assert main([str(given), str(FILES[0]), "--json", str(results)]) == 2
     told = capsys.readouterr()
     assert f"bad.csv:2: row M001: {message}" in told.err
     assert "\nMaybe " in told.err
     assert "223 rows, " in told.out
-    assert results.read_text("utf-8") == "before"
+    assert results.read_text("utf-8") == "{}"
 
 
 def test_no_shipped_row_is_refused() -> None:
