@@ -42,6 +42,8 @@ def idle_settings(problem: Problem, layout: Layout) -> Iterator[str]:
     yield from _full_recompute(problem, layout)
     yield from _offload(problem, layout)
     yield from _of_experts(problem)
+    if layout.value("cg_mamba") and all(kind.attention != "mamba" for kind in problem.cost_kinds):
+        yield f"options.cuda_graphs of mamba: {problem.model.name} has no Mamba layer; leave it out"
     training = problem.training
     if training.fp8_parameters and not problem.is_fp8:
         yield f"training.fp8_parameters = true: with {problem.precision} nothing is kept in FP8"

@@ -325,20 +325,35 @@ def _option_pins(scenario: Scenario) -> Iterator[Pin]:
             yield Pin(flag, (int(scope in scopes),), "options.cuda_graphs", text)
 
 
+#: Plans further apart than this are no ties, however bad the calibration.
+_WIDEST_TIE = 0.2
+
+
 def _tolerance(scenario: Scenario, calibration: Calibration) -> float:
     """Share of the throughput given up for more DP; by default what cannot be told apart."""
     written = scenario.objective.dp_tolerance
-    return calibration.error_band if isinstance(written, str) else written
+    return min(calibration.error_band, _WIDEST_TIE) if isinstance(written, str) else written
 
 
 def _time_assumptions(scenario: Scenario, calibration: Calibration) -> Iterator[str]:
-    if scenario.objective.dp_tolerance == "auto":
+    if scenario.objective.dp_tolerance == "auto" and calibration.error_band > _WIDEST_TIE:
+        yield (
+            f"objective.dp_tolerance = {_WIDEST_TIE:.1%}, the most that is taken for a tie: the "
+            f"error band of the calibration {calibration.name} is {calibration.error_band:.1%}, "
+            "too much to tell plans apart"
+        )
+    elif scenario.objective.dp_tolerance == "auto":
         yield (
             f"objective.dp_tolerance = {calibration.error_band:.1%}, the error band of the "
             f"calibration {calibration.name}: closer plans are ties"
         )
     if scenario.options.cuda_graphs == "full_iteration":
         yield "memory: the pool of a full-iteration CUDA graph is not known and left out"
+    if scenario.training.overlap_expert_communication:
+        yield (
+            "memory: what overlapped expert communication keeps of a second micro-batch without a "
+            "pipeline, about a layer, is left out"
+        )
 
 
 def _memory_assumptions(scenario: Scenario) -> Iterator[str]:

@@ -63,3 +63,13 @@ def model_tflops_per_gpu(problem: Problem, layout: Layout, step_us: int) -> floa
     flops = flops_per_token(problem.model, problem.seq_len).total
     tokens = layout.gbs * problem.seq_len
     return flops * tokens / step_us / problem.gpus / 1e6
+
+
+def peak_tflops(problem: Problem) -> tuple[str, float]:
+    """Peak that the utilisation is measured against: that of the compute precision."""
+    node = problem.node_type
+    if problem.precision == "nvfp4" and node.fp4_tflops is not None:
+        return "fp4", node.fp4_tflops
+    if problem.is_fp8 and node.fp8_tflops is not None:
+        return "fp8", node.fp8_tflops
+    return "bf16", node.bf16_tflops

@@ -180,7 +180,8 @@ class _Run:
         assert chosen is not None
         seen = {degree_tuple(chosen.decisions)}
         shown: list[Alternative] = []
-        if degree_tuple(first.decisions) not in seen:
+        other = degree_tuple(first.decisions) not in seen
+        if other or self.search.scaled_step(first) < self.search.scaled_step(chosen):
             seen.add(degree_tuple(first.decisions))
             shown.append(alternative(self.problem, first, "fastest"))
         for found in self.search.others(regions, most, seen, _ALTERNATIVES - len(shown)):

@@ -25,6 +25,7 @@ from meshplan.constraints.memory.stage import (
     RankMemory,
     checkpoints_of,
     not_recomputed,
+    of_rank,
     rank_memory,
     worst_moment,
 )
@@ -182,8 +183,9 @@ def _at_work(
         return
     yield Item("logits", "logits and their gradients", memory.logits)
     if memory.working:
-        term = max(WORKING_TERMS, key=lambda one: evaluate(one, problem, layout))
-        yield Item("working", _WORKING_NAMES[term.__name__], evaluate(term, problem, layout))
+        here = of_rank(problem, slots)
+        term = max(WORKING_TERMS, key=lambda one: evaluate(one, here, layout))
+        yield Item("working", _WORKING_NAMES[term.__name__], evaluate(term, here, layout))
         staged = evaluate(offload_staging, problem, layout)
         yield Item("working", "activations on their way from and to the host", staged)
 

@@ -102,8 +102,14 @@ def graph_pools(
     make 6.5 GiB for DeepSeek-V3 on four stages of four chunks, where 6.5 to 7 GB were measured
     (arXiv 2603.07685), and a few GiB without a pipeline (Megatron-Bridge CUDA graph guide).
     """
-    scopes = (cg_attn, cg_mlp, cg_moe, cg_moe_router, cg_moe_preprocess, cg_mamba)
-    return quanta(_GRAPH_POOL_GIB * _GIB) if any(scopes) else 0
+    kinds = problem.cost_kinds
+    captures = (
+        cg_attn and any(kind.attention not in ("none", "mamba") for kind in kinds),
+        cg_mamba and any(kind.attention == "mamba" for kind in kinds),
+        cg_mlp and any(kind.mlp == "dense" for kind in kinds),
+        (cg_moe or cg_moe_router or cg_moe_preprocess) and any(kind.mlp == "moe" for kind in kinds),
+    )
+    return quanta(_GRAPH_POOL_GIB * _GIB) if any(captures) else 0
 
 
 @lru_cache(maxsize=65536)

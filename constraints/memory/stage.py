@@ -183,7 +183,7 @@ def rank_memory(problem: Problem, layout: Layout, rank: int) -> RankMemory:
 def _events(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) -> Iterator[Event]:
     """What comes on top of the resident memory; events with nothing of their own are left out."""
     live, _ = worst_moment(problem, layout, slots, rank)
-    working = max(evaluate(term, problem, layout) for term in WORKING_TERMS)
+    working = max(evaluate(term, of_rank(problem, slots), layout) for term in WORKING_TERMS)
     working += evaluate(offload_staging, problem, layout)
     yield Event("backward", activations=live, working=working)
     if any(slot.loss for slot in slots):
@@ -193,6 +193,15 @@ def _events(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) 
         update = _static_part(problem, layout, slots, part)
         if update:
             yield Event(part, update=update)
+
+
+def of_rank(problem: Problem, slots: Sequence[Slot]) -> Problem:
+    """The problem with checkpoints of no more layers than a chunk of these slots has."""
+    most = max(1, *(slot.count for slot in slots)) if slots else 1
+    training = problem.training
+    if training.recompute_layers <= most:
+        return problem
+    return replace(problem, training=replace(training, recompute_layers=most))
 
 
 def rank_live_chunks(problem: Problem, layout: Layout, rank: int) -> tuple[tuple[int, ...], ...]:
@@ -325,6 +334,7 @@ __all__ = [
     "RankMemory",
     "layer_activation",
     "not_recomputed",
+    "of_rank",
     "rank_live_chunks",
     "rank_memory",
     "worst_moment",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from meshplan.constraints.memory.stage import RankMemory
-from meshplan.constraints.problem import Problem
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 
 Verdict: TypeAlias = Literal["fits", "tight", "overfull"]
 
@@ -28,16 +29,17 @@ def has_room(problem: Problem, ranks: Sequence[RankMemory]) -> bool:
 def verdict(problem: Problem, ranks: Sequence[RankMemory]) -> Verdict:
     """``fits``, ``tight`` (within :data:`TIGHT_SHARE` of the capacity) or ``overfull``.
 
-    A tight layout may lie above the capacity, in the headroom: the search never plans that, but
-    such layouts were seen to run, and others not.
+    A tight layout may lie above the capacity, in the headroom, but never above what a GPU has: the
+    search never plans that, but such layouts were seen to run, and others not.
     """
     if fills_host(problem, ranks):
         return "overfull"
-    return verdict_of(max(rank.peak for rank in ranks), problem.capacity)
+    peak = max(rank.peak for rank in ranks)
+    return verdict_of(peak, problem.capacity, problem.node_type.hbm_gib * QUANTA_PER_GIB)
 
 
-def verdict_of(peak: float, capacity: float) -> Verdict:
-    """The verdict on a peak alone, in the unit of the capacity."""
-    if peak > (1 + TIGHT_SHARE) * capacity:
+def verdict_of(peak: float, capacity: float, usable: float = math.inf) -> Verdict:
+    """The verdict on a peak alone; ``usable`` is all that a GPU has, in the unit of both."""
+    if peak > min((1 + TIGHT_SHARE) * capacity, max(usable, capacity)):
         return "overfull"
     return "tight" if peak > (1 - TIGHT_SHARE) * capacity else "fits"

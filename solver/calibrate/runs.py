@@ -20,7 +20,7 @@ from meshplan.scenarios.loader import load
 from meshplan.scenarios.schema import Scenario
 from meshplan.scenarios.tables import TableRow, read_table
 from meshplan.scenarios.yaml_reader import shorten
-from meshplan.solver.judge import model_tflops_per_gpu
+from meshplan.solver.judge import model_tflops_per_gpu, peak_tflops
 
 #: The calibration that ships with meshplan.
 DEFAULT = "default"
@@ -30,6 +30,11 @@ COLUMNS = ("scenario", "layout", *MEASURES, "name", "weight")
 #: More runs than this are no measurements of one cluster, and would take hours.
 MOST_RUNS = 1000
 #: A run this many times slower or faster than predicted is a slip of units.
+_ADVICE = {
+    "step_s": "give seconds, not milliseconds, of one optimizer step.",
+    "tflops_per_gpu": "give TFLOP/s of one GPU, not of a node.",
+    "tokens_per_s_per_gpu": "give tokens per second of one GPU, not of the cluster.",
+}
 _ABSURD = 50.0
 _WEIGHTS = (0.001, 1000.0)
 
@@ -217,6 +222,7 @@ class _Reading:
         step_s = self._step_s(line, problem, layout, measure, measured)
         base_s = report.cost.time.step_us / 1e6
         self._plausible(line, measure, measured, step_s / base_s)
+        self._below_peak(line, problem, layout, measure, measured, step_s)
         return Run(
             line=line,
             name=self._name(row),
@@ -290,32 +296,38 @@ class _Reading:
             return measured
         if measure == "tokens_per_s_per_gpu":
             return layout.gbs * problem.seq_len / problem.gpus / measured
-        peak = max(
-            problem.node_type.bf16_tflops,
-            problem.node_type.fp8_tflops or 0,
-            problem.node_type.fp4_tflops or 0,
-        )
-        if measured > peak:
-            raise self.error(
-                line,
-                f"tflops_per_gpu is {measured:g}, more than the peak of {peak:g} of a "
-                f"{problem.node_type.gpu}",
-                "give TFLOP/s of one GPU, not of a node.",
-            )
         return model_tflops_per_gpu(problem, layout, 1_000_000) / measured
+
+    def _below_peak(
+        self,
+        line: int,
+        problem: Problem,
+        layout: Layout,
+        measure: str,
+        measured: float,
+        step_s: float,
+    ) -> None:
+        tflops = model_tflops_per_gpu(problem, layout, 1_000_000) / step_s
+        label, peak = peak_tflops(problem)
+        if tflops <= peak:
+            return
+        much = "" if measure == "tflops_per_gpu" else f": {tflops:,.0f} model TFLOP/s of one GPU"
+        raise self.error(
+            line,
+            f"{measure} is {measured:g}{much}, more than the {label} peak of {peak:g} of a "
+            f"{problem.node_type.gpu}",
+            _ADVICE[measure],
+        )
 
     def _plausible(self, line: int, measure: str, measured: float, ratio: float) -> None:
         if 1 / _ABSURD <= ratio <= _ABSURD:
             return
         times, than = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
         often = f"{times:,.0f}" if times < 1e9 else f"{times:.0e}"
-        advice = {
-            "step_s": "give seconds, not milliseconds, of one optimizer step.",
-            "tflops_per_gpu": "give TFLOP/s of one GPU.",
-            "tokens_per_s_per_gpu": "give tokens per second of one GPU, not of the cluster.",
-        }[measure]
         raise self.error(
-            line, f"{measure} is {measured:g}, {often} times {than} than predicted", advice
+            line,
+            f"{measure} is {measured:g}, {often} times {than} than predicted",
+            _ADVICE[measure],
         )
 
 

@@ -17,7 +17,7 @@ from meshplan.constraints.pipeline import format_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.solver.breakdown import step_breakdown_us
 from meshplan.solver.even import even_split
-from meshplan.solver.judge import Cost, model_tflops_per_gpu
+from meshplan.solver.judge import Cost, model_tflops_per_gpu, peak_tflops
 from meshplan.solver.report.placement import placement_data
 from meshplan.solver.results import (
     Alternative,
@@ -254,7 +254,7 @@ def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
     # A mesh larger than the cluster is illegal; its rates are those of the GPUs that it would take.
     gpus = max(problem.gpus, layout.gpus)
     tflops = model_tflops_per_gpu(problem, layout, step_us) * problem.gpus / gpus
-    label, peak = _peak_tflops(problem)
+    label, peak = peak_tflops(problem)
     calibration, band = problem.calibration, error_band(problem)
     breakdown = step_breakdown_us(problem, layout, cost.time)
     return {
@@ -272,16 +272,6 @@ def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
             "provenance": calibration.provenance,
         },
     }
-
-
-def _peak_tflops(problem: Problem) -> tuple[str, float]:
-    """Peak that the utilisation is measured against: that of the compute precision."""
-    node = problem.node_type
-    if problem.precision == "nvfp4" and node.fp4_tflops is not None:
-        return "fp4", node.fp4_tflops
-    if problem.is_fp8 and node.fp8_tflops is not None:
-        return "fp8", node.fp8_tflops
-    return "bf16", node.bf16_tflops
 
 
 def _alternatives_data(plan: Plan) -> list[dict[str, Any]]:

@@ -109,9 +109,12 @@ def _optimum_text(problem: Problem, data: dict[str, Any]) -> str:
     less = -relative_time(data, data["proof"]["objective"], max(sizes))
     if less < 5e-4:
         return "No layout is faster in this cost model."
+    fastest = [other for other in data["alternatives"] or () if other["note"] == "fastest"]
+    same = bool(fastest) and fastest[0]["layout"]["dp"] == data["layout"]["dp"]
+    merit = "less memory at the same DP" if same else "more DP, then less memory"
     return (
         f"The fastest layout takes {less:.1%} less time; this one is preferred within "
-        f"dp_tolerance = {problem.limits.dp_tolerance:.1%} for more DP, then less memory."
+        f"dp_tolerance = {problem.limits.dp_tolerance:.1%} for {merit}."
     )
 
 

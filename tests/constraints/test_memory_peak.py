@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.overhead import dummy_gradients, output_dummy_gradient
 from meshplan.constraints.memory.stage import EVENTS, Event, RankMemory, rank_memory
-from meshplan.constraints.memory.verdict import TIGHT_SHARE, fills_host, verdict
+from meshplan.constraints.memory.verdict import TIGHT_SHARE, fills_host, verdict, verdict_of
 from meshplan.constraints.memory.working import dense_mlp_working, loss_working, moe_working
+from meshplan.constraints.pipeline import balanced_slots
 from meshplan.constraints.problem import HOST_RESERVE, QUANTA_PER_GIB, Problem
 from meshplan.solver.judge import cost
 from tests.constraints.factories import card, problem
@@ -269,13 +270,33 @@ def _limited(hbm: int, host: int = 1 << 20) -> Problem:
 def test_verdict_of_the_gpus() -> None:
     """Tests 10000 quanta: 95 % of it fit, up to 5 % more is tight, beyond that is overfull.
 
-    The heaviest rank decides.
+    The heaviest rank decides.  Nothing is tight beyond what the GPU has.
     """
     where = _limited(10_000)
     assert (where.capacity, TIGHT_SHARE) == (10_000, 0.05)
     peaks = (0, 9500, 9501, 10_000, 10_500, 10_501)
     found = [verdict(where, [_rank(1), _rank(peak), _rank(2)]) for peak in peaks]
+    assert found == ["fits", "fits", "tight", "tight", "overfull", "overfull"], "no headroom"
+    found = [verdict_of(peak, 10_000, 11_000) for peak in peaks]
     assert found == ["fits", "fits", "tight", "tight", "tight", "overfull"]
+
+
+def test_a_checkpoint_is_no_longer_than_a_chunk() -> None:
+    """Tests that checkpoints of more layers than a chunk has are those of the whole chunk.
+
+    Two layers on each of two ranks; with three and 99 layers a checkpoint both hold as with two.
+    """
+
+    def ranks(number: int) -> list[RankMemory]:
+        training = dataclasses.replace(TOY.training, recompute_layers=number)
+        where = dataclasses.replace(TOY, training=training)
+        slots = balanced_slots(where, 2, 1)
+        layout = Layout(pp=2, slots=slots, recompute_full=True, gbs=8, ga=8)
+        return [rank_memory(where, layout, rank) for rank in range(2)]
+
+    most = max(slot.count for slot in balanced_slots(TOY, 2, 1))
+    assert [one.peak for one in ranks(99)] == [one.peak for one in ranks(most)]
+    assert ranks(most)[0].working > ranks(1)[0].working
 
 
 def test_verdict_of_the_hosts() -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
+import yaml
 
+from meshplan.constraints.resolve import resolve
+from meshplan.scenarios import from_mapping
 from meshplan.scenarios.calibration import default_calibration
 from meshplan.scenarios.cards import card_names
 from meshplan.solver.time.trust import error_band
@@ -46,3 +50,27 @@ def test_header_counts_what_is_fitted() -> None:
 def test_provenance_does_not_claim_too_much(part: str) -> None:
     """Tests that the provenance gives the mean, on what the fit has not seen, and with all rows."""
     assert part in default_calibration().provenance
+
+
+def test_a_bad_calibration_makes_no_wide_ties(tmp_path: Path) -> None:
+    """Tests a band of 43 percent: plans 20 percent apart at most are ties, and that is told."""
+    path = tmp_path / "bad.yaml"
+    shipped = default_calibration()
+    path.write_text(
+        yaml.safe_dump(shipped.model_copy(update={"error_band": 0.43}).model_dump(mode="json"))
+    )
+    data = {
+        "meshplan": 1,
+        "name": "bad",
+        "model": "toy-moe",
+        "cluster": {"preset": "h100-hgx", "gpus": 8},
+        "workload": {"seq_len": 4096, "global_batch_size": 8},
+        "calibration": str(path),
+    }
+    where = resolve(from_mapping(data))
+    assert where.limits.dp_tolerance == 0.2
+    told = [text for text in where.assumed if "dp_tolerance" in text]
+    assert told == [
+        "objective.dp_tolerance = 20.0%, the most that is taken for a tie: the error band of the "
+        "calibration default is 43.0%, too much to tell plans apart"
+    ]
