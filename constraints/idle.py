@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from meshplan.constraints.layout import Layout
+from meshplan.constraints.memory.inputs import captures
 from meshplan.constraints.memory.offloaded import offloaded_activation
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import useful_modules
@@ -42,7 +43,7 @@ def idle_settings(problem: Problem, layout: Layout) -> Iterator[str]:
     yield from _full_recompute(problem, layout)
     yield from _offload(problem, layout)
     yield from _of_experts(problem)
-    if layout.value("cg_mamba") and all(kind.attention != "mamba" for kind in problem.cost_kinds):
+    if layout.value("cg_mamba") and not any(captures(kind, mamba=1) for kind in problem.cost_kinds):
         yield f"options.cuda_graphs of mamba: {problem.model.name} has no Mamba layer; leave it out"
     training = problem.training
     if training.fp8_parameters and not problem.is_fp8:

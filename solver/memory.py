@@ -18,6 +18,7 @@ from meshplan.scenarios.schema import Scenario
 from meshplan.solver.check import check
 from meshplan.solver.judge import violations
 from meshplan.solver.results import CheckReport
+from meshplan.solver.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Lever:
 
 
 @dataclass(frozen=True)
-class MemoryReport:
+class MemoryReport(Shown):
     """Memory of a layout.
 
     Attributes
@@ -84,16 +85,6 @@ class MemoryReport:
         from meshplan.solver.report.memory import memory_data
 
         return memory_data(self)
-
-    def __str__(self) -> str:
-        from meshplan.solver.report.text import render_text
-
-        return render_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
-
-        return render_html(self)
 
 
 def memory(

@@ -29,7 +29,6 @@ from meshplan.solver.shapes import Shape, least_layers, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 
-_LONGEST_US = 1 << 50
 _LARGEST = 1 << 40
 
 
@@ -100,7 +99,7 @@ class _Program:
         self.most = self._most_on_a_rank()
         self.slot_kinds = self._fixed_kinds() if self.fixed is not None else self._free_kinds()
         #: Within the limit every time is; a smaller domain keeps sums of large batches in 64 bits.
-        self.longest = max(0, min(_LONGEST_US, int(max(goal.most_step))))
+        self.longest = max(0, int(max(goal.most_step)))
         self.step = self.model.new_int_var(0, self.longest, "step")
         self.peak = self.model.new_int_var(0, min(_LARGEST, goal.most_peak), "peak")
         self._post_time()

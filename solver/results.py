@@ -9,6 +9,7 @@ from meshplan.constraints.layout import Layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Violation
 from meshplan.solver.judge import Cost
+from meshplan.solver.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Relaxation:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """A layout with its memory, time and proof.
 
     ``status`` is ``optimal`` (proved) or ``feasible`` (a limit stopped the proof).
@@ -122,16 +123,6 @@ class Plan:
 
         return plan_data(self)
 
-    def __str__(self) -> str:
-        from meshplan.solver.report.text import render_text
-
-        return render_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
-
-        return render_html(self)
-
 
 @dataclass(frozen=True)
 class Conflict:
@@ -156,7 +147,7 @@ class Conflict:
 
 
 @dataclass(frozen=True)
-class Infeasible:
+class Infeasible(Shown):
     """No layout obeys all rules, pins and limits: proved, with the facts that clash."""
 
     problem: Problem
@@ -171,19 +162,9 @@ class Infeasible:
 
         return infeasible_data(self)
 
-    def __str__(self) -> str:
-        from meshplan.solver.report.text import render_text
-
-        return render_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
-
-        return render_html(self)
-
 
 @dataclass(frozen=True)
-class Unknown:
+class Unknown(Shown):
     """A limit stopped the search before any plan was found; ``bound`` is what is proved."""
 
     problem: Problem
@@ -198,19 +179,9 @@ class Unknown:
 
         return unknown_data(self)
 
-    def __str__(self) -> str:
-        from meshplan.solver.report.text import render_text
-
-        return render_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
-
-        return render_html(self)
-
 
 @dataclass(frozen=True)
-class CheckReport:
+class CheckReport(Shown):
     """Judgement of one concrete layout.
 
     ``cost`` is None where an illegal layout has no meaning to cost (its slots do not cover the
@@ -230,13 +201,3 @@ class CheckReport:
         from meshplan.solver.report.data import check_data
 
         return check_data(self)
-
-    def __str__(self) -> str:
-        from meshplan.solver.report.text import render_text
-
-        return render_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
-
-        return render_html(self)

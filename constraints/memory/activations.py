@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from meshplan.constraints.memory.formats import input_bytes
 from meshplan.constraints.memory.inputs import (
+    captures,
     core_inputs,
     input_and_norm,
     kept,
@@ -243,14 +244,9 @@ def graph_activation(
     captured part keep their inputs: Megatron-Core then leaves out their offload
     (``transformer_layer.py`` ``_set_offload_modules``).
     """
-    captured = (
-        (kind.attention in ("gqa", "swa", "mla", "gdn") and cg_attn)
-        or (kind.attention == "mamba" and cg_mamba)
-        or (kind.mlp == "dense" and cg_mlp)
-        or (kind.mlp == "moe" and (cg_moe or cg_moe_router))
-    )
     modules = problem.training.activation_offload
-    copies = int(bool(captured))
+    moe = cg_moe or cg_moe_router
+    copies = int(captures(kind, attn=cg_attn, mlp=cg_mlp, moe=moe, mamba=cg_mamba))
     copies += lone_input_norm(kind) and "attn_norm" in modules and bool(cg_attn)
     if lone_mlp_norm(kind) and "mlp_norm" in modules:
         copies += bool(cg_attn or cg_moe_router)

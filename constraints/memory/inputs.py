@@ -33,6 +33,16 @@ def lone_mlp_norm(kind: LayerKind) -> bool:
     return kind.mlp == "moe"
 
 
+def captures(kind: LayerKind, *, attn: int = 0, mlp: int = 0, moe: int = 0, mamba: int = 0) -> bool:
+    """Whether CUDA graphs of these scopes capture a part of such a layer."""
+    return bool(
+        (kind.attention in ("gqa", "swa", "mla", "gdn") and attn)
+        or (kind.attention == "mamba" and mamba)
+        or (kind.mlp == "dense" and mlp)
+        or (kind.mlp == "moe" and moe)
+    )
+
+
 def input_and_norm(
     problem: Problem, kind: LayerKind, hidden_bytes: float, norm_bytes: float, *, layernorm: bool
 ) -> float:

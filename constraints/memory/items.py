@@ -139,13 +139,10 @@ def _activations(
     if not layout.recompute_full:
         yield from _saved(problem, layout, _live_layers(problem, live))
         return
-    kept = (
-        []
-        if problem.training.recompute_method == "uniform"
-        else [
-            *_saved(problem, not_recomputed(layout), _live_layers(problem, live, beyond_block=True))
-        ]
-    )
+    kept: list[Item] = []
+    if problem.training.recompute_method == "block":
+        beyond = _live_layers(problem, live, beyond_block=True)
+        kept += _saved(problem, not_recomputed(layout), beyond)
     yield from kept
     checkpoints = sum(number * checkpoints_of(problem, slot) for number, slot in live)
     inputs = memory.activations - sum(item.quanta for item in kept)

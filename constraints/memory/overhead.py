@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from meshplan.constraints.memory.inputs import captures
 from meshplan.constraints.problem import Problem, quanta
 
 _GIB = 1 << 30
@@ -102,14 +103,12 @@ def graph_pools(
     make 6.5 GiB for DeepSeek-V3 on four stages of four chunks, where 6.5 to 7 GB were measured
     (arXiv 2603.07685), and a few GiB without a pipeline (Megatron-Bridge CUDA graph guide).
     """
-    kinds = problem.cost_kinds
-    captures = (
-        cg_attn and any(kind.attention not in ("none", "mamba") for kind in kinds),
-        cg_mamba and any(kind.attention == "mamba" for kind in kinds),
-        cg_mlp and any(kind.mlp == "dense" for kind in kinds),
-        (cg_moe or cg_moe_router or cg_moe_preprocess) and any(kind.mlp == "moe" for kind in kinds),
+    moe = cg_moe or cg_moe_router or cg_moe_preprocess
+    captured = any(
+        captures(kind, attn=cg_attn, mlp=cg_mlp, moe=moe, mamba=cg_mamba)
+        for kind in problem.cost_kinds
     )
-    return quanta(_GRAPH_POOL_GIB * _GIB) if any(captures) else 0
+    return quanta(_GRAPH_POOL_GIB * _GIB) if captured else 0
 
 
 @lru_cache(maxsize=65536)

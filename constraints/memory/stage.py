@@ -183,7 +183,8 @@ def rank_memory(problem: Problem, layout: Layout, rank: int) -> RankMemory:
 def _events(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) -> Iterator[Event]:
     """What comes on top of the resident memory; events with nothing of their own are left out."""
     live, _ = worst_moment(problem, layout, slots, rank)
-    working = max(evaluate(term, of_rank(problem, slots), layout) for term in WORKING_TERMS)
+    here = of_rank(problem, slots)
+    working = max(evaluate(term, here, layout) for term in WORKING_TERMS)
     working += evaluate(offload_staging, problem, layout)
     yield Event("backward", activations=live, working=working)
     if any(slot.loss for slot in slots):
@@ -197,7 +198,7 @@ def _events(problem: Problem, layout: Layout, slots: Sequence[Slot], rank: int) 
 
 def of_rank(problem: Problem, slots: Sequence[Slot]) -> Problem:
     """The problem with checkpoints of no more layers than a chunk of these slots has."""
-    most = max(1, *(slot.count for slot in slots)) if slots else 1
+    most = max(1, max((slot.count for slot in slots), default=0))
     training = problem.training
     if training.recompute_layers <= most:
         return problem

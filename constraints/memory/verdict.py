@@ -40,6 +40,6 @@ def verdict(problem: Problem, ranks: Sequence[RankMemory]) -> Verdict:
 
 def verdict_of(peak: float, capacity: float, usable: float = math.inf) -> Verdict:
     """The verdict on a peak alone; ``usable`` is all that a GPU has, in the unit of both."""
-    if peak > min((1 + TIGHT_SHARE) * capacity, max(usable, capacity)):
+    if peak > min((1 + TIGHT_SHARE) * capacity, usable):
         return "overfull"
     return "tight" if peak > (1 - TIGHT_SHARE) * capacity else "fits"

@@ -29,12 +29,13 @@ MEASURES = ("step_s", "tflops_per_gpu", "tokens_per_s_per_gpu")
 COLUMNS = ("scenario", "layout", *MEASURES, "name", "weight")
 #: More runs than this are no measurements of one cluster, and would take hours.
 MOST_RUNS = 1000
-#: A run this many times slower or faster than predicted is a slip of units.
+#: What to write instead, by column.
 _ADVICE = {
     "step_s": "give seconds, not milliseconds, of one optimizer step.",
     "tflops_per_gpu": "give TFLOP/s of one GPU, not of a node.",
     "tokens_per_s_per_gpu": "give tokens per second of one GPU, not of the cluster.",
 }
+#: A run this many times slower or faster than predicted is a slip of units.
 _ABSURD = 50.0
 _WEIGHTS = (0.001, 1000.0)
 

@@ -14,6 +14,7 @@ from meshplan.solver.compare.flips import Flip, flips
 from meshplan.solver.compare.stored import Stored, stored
 from meshplan.solver.compare.terms import TimeComparison, Timed, compare_times
 from meshplan.solver.results import CheckReport, Plan
+from meshplan.solver.shown import Shown
 
 #: Sections of a scenario in which two questions may differ without being others.
 _UNASKED = ("meshplan", "name", "description")
@@ -29,7 +30,7 @@ class FieldDifference:
 
 
 @dataclass(frozen=True)
-class DiffReport:
+class DiffReport(Shown):
     """Two layouts side by side.
 
     Attributes
@@ -65,16 +66,6 @@ class DiffReport:
         from meshplan.solver.report.compare_data import diff_data
 
         return diff_data(self)
-
-    def __str__(self) -> str:
-        from meshplan.solver.report.text import render_text
-
-        return render_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
-
-        return render_html(self)
 
 
 def diff(

@@ -18,6 +18,7 @@ from meshplan.solver.compare.flips import Flip, flips
 from meshplan.solver.compare.terms import TimeComparison, Timed, compare_times
 from meshplan.solver.progress import Progress
 from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
+from meshplan.solver.shown import Shown
 
 WhyStatus: TypeAlias = Literal[
     "optimal", "tie", "slower", "faster", "illegal", "overfull", "infeasible", "unknown"
@@ -25,7 +26,7 @@ WhyStatus: TypeAlias = Literal[
 
 
 @dataclass(frozen=True)
-class WhyReport:
+class WhyReport(Shown):
     """A given layout against the optimum of its scenario.
 
     Attributes
@@ -114,16 +115,6 @@ class WhyReport:
         from meshplan.solver.report.compare_data import why_data
 
         return why_data(self)
-
-    def __str__(self) -> str:
-        from meshplan.solver.report.text import render_text
-
-        return render_text(self)
-
-    def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
-
-        return render_html(self)
 
 
 def why(

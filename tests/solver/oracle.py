@@ -197,7 +197,7 @@ def splits(problem: Problem, pp: int, vpp: int) -> Iterator[tuple[Slot, ...]]:
             yield even
     else:
         found: set[tuple[Slot, ...]] = set()
-        for ranks in _compositions(card.layers, pp):
+        for ranks in compositions(card.layers, pp):
             for bare_end in (False, True)[: min(vpp, 2)]:
                 slots = slots_from_rank_counts(ranks, vpp, mtp=mtp, bare_end=bare_end)
                 if all(slot.count for slot in slots[1:-1]):
@@ -205,13 +205,13 @@ def splits(problem: Problem, pp: int, vpp: int) -> Iterator[tuple[Slot, ...]]:
         yield from sorted(found, key=lambda slots: [slot.count for slot in slots])
 
 
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
     """All ways to write ``total`` as an ordered sum of ``parts`` numbers from 0."""
     if parts == 1:
         yield (total,)
         return
     for first in range(total + 1):
-        for rest in _compositions(total - first, parts - 1):
+        for rest in compositions(total - first, parts - 1):
             yield (first, *rest)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.resolve import resolve
-from meshplan.scenarios import from_mapping
+from meshplan.scenarios import Scenario, from_mapping
 
 _GQA: dict[str, Any] = {
     "hidden": 1024, "vocab": 32000, "heads": 8, "kv_groups": 4, "head_dim": 128,
@@ -42,16 +42,21 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def small(**sections: Any) -> Problem:
-    """A problem on 8 H100s at 4096 tokens with a batch of 8; ``sections`` replace parts."""
+def toy_scenario(batch: int, **sections: Any) -> Scenario:
+    """A toy mixture of experts on 8 H100s at 4096 tokens; ``sections`` replace parts."""
     data: dict[str, Any] = {
         "meshplan": 1,
         "name": "small",
         "model": "toy-moe",
         "cluster": {"preset": "h100-hgx", "gpus": 8},
-        "workload": {"seq_len": 4096, "global_batch_size": 8},
+        "workload": {"seq_len": 4096, "global_batch_size": batch},
     }
-    return resolve(from_mapping({**data, **sections}))
+    return from_mapping({**data, **sections})
+
+
+def small(**sections: Any) -> Problem:
+    """A problem on 8 H100s at 4096 tokens with a batch of 8; ``sections`` replace parts."""
+    return resolve(toy_scenario(8, **sections))
 
 
 def with_capacity(problem: Problem, capacity: int) -> Problem:

@@ -20,7 +20,7 @@ from meshplan.scenarios import from_mapping
 from meshplan.solver.judge import cost
 from meshplan.solver.results import Infeasible, Plan
 from meshplan.solver.solve import solve
-from tests.solver.oracle import Tried, best, cells, splits, to_layout, tried_layouts
+from tests.solver.oracle import Tried, best, cells, compositions, splits, to_layout, tried_layouts
 from tests.solver.small import FAMILIES, draw_card, with_capacity
 
 DEGREES = [(2, 1), (3, 1), (4, 1), (2, 2), (2, 3), (3, 2)]
@@ -29,7 +29,7 @@ DEGREES = [(2, 1), (3, 1), (4, 1), (2, 2), (2, 3), (3, 2)]
 def all_splits(layers: int, pp: int, vpp: int, mtp: bool) -> Iterator[tuple[Slot, ...]]:
     """All legal slots: E in the first, L in the last, MTP in a last chunk, no layer after it."""
     stages = pp * vpp
-    for counts in _compositions(layers, stages):
+    for counts in compositions(layers, stages):
         filled = max(index for index, count in enumerate(counts) if count)
         holders = range(max(filled, stages - pp), stages) if mtp else (-1,)
         for holder in holders:
@@ -39,15 +39,6 @@ def all_splits(layers: int, pp: int, vpp: int, mtp: bool) -> Iterator[tuple[Slot
                 slots.append(Slot(first, count, index == 0, index == holder, last))
                 first += count
             yield tuple(slots)
-
-
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        for rest in _compositions(total - first, parts - 1):
-            yield (first, *rest)
 
 
 def scenario(rng: random.Random, pp: int, vpp: int) -> dict[str, Any]:

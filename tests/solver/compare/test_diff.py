@@ -13,7 +13,7 @@ from meshplan.solver.compare.stored import stored
 from meshplan.solver.report.data import dumps
 from meshplan.solver.results import Plan
 from meshplan.solver.solve import solve
-from tests.solver.small import draw
+from tests.solver.small import draw, toy_scenario
 
 SCENARIOS = sorted(
     path
@@ -23,15 +23,7 @@ SCENARIOS = sorted(
 
 
 def _scenario(**sections: Any) -> Scenario:
-    """A toy mixture of experts on 8 H100s; ``sections`` replace parts."""
-    data: dict[str, Any] = {
-        "meshplan": 1,
-        "name": "diff",
-        "model": "toy-moe",
-        "cluster": {"preset": "h100-hgx", "gpus": 8},
-        "workload": {"seq_len": 4096, "global_batch_size": 32},
-    }
-    return from_mapping({**data, **sections})
+    return toy_scenario(32, **{"name": "diff", **sections})
 
 
 def test_shipped_scenarios_survive_as_plain_data() -> None:

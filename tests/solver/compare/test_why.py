@@ -4,21 +4,14 @@ from typing import Any
 
 import pytest
 
-from meshplan.scenarios import Scenario, from_mapping
+from meshplan.scenarios import Scenario
 from meshplan.solver.compare.why import why
 from meshplan.solver.results import Infeasible, Plan
+from tests.solver.small import toy_scenario
 
 
 def _scenario(**sections: Any) -> Scenario:
-    """A toy mixture of experts on 8 H100s; ``sections`` replace parts."""
-    data: dict[str, Any] = {
-        "meshplan": 1,
-        "name": "why",
-        "model": "toy-moe",
-        "cluster": {"preset": "h100-hgx", "gpus": 8},
-        "workload": {"seq_len": 4096, "global_batch_size": 32},
-    }
-    return from_mapping({**data, **sections})
+    return toy_scenario(32, **{"name": "why", **sections})
 
 
 def test_the_optimum_is_the_optimum() -> None:
