@@ -34,6 +34,7 @@ PARTS: tuple[str, ...] = (
     "loss",
     "mtp",
     "p2p",
+    "pipeline_waiting",
     "pipeline_bubble",
     "data_parallel_exchange",
     "optimizer",
@@ -44,21 +45,23 @@ PARTS: tuple[str, ...] = (
 WORK_PARTS: tuple[str, ...] = tuple(
     part
     for name in PARTS
-    for part in (("pipeline_imbalance", name) if name == "pipeline_bubble" else (name,))
+    for part in (("pipeline_imbalance", name) if name == "pipeline_waiting" else (name,))
 )
 
 
 def step_breakdown_us(problem: Problem, layout: Layout, time: StepTime) -> dict[str, int]:
     """Microseconds of a step by part; they add up to ``time.step_us``.
 
-    The parts of layers are those of the bottleneck rank, over all micro-batches.  ``host`` is what
-    launching the kernels adds to the GPU time of the layers.
+    The parts of layers are those of the heaviest rank, over all micro-batches.  ``host`` is what
+    launching the kernels adds to the GPU time of the layers, ``pipeline_waiting`` the time that the
+    heaviest rank waits for those which have more than it has in another chunk.
     """
-    rank = time.rank_us.index(time.bottleneck_us)
+    rank = time.rank_us.index(max(time.rank_us))
     parts: Counter[str] = Counter()
     for slot in rank_slots(layout.slots, layout.pp, rank):
         parts.update(_slot_parts_us(problem, layout, slot))
     whole = {name: layout.ga * parts[name] for name in PARTS}
+    whole["pipeline_waiting"] = time.waiting_us(layout.ga)
     whole["pipeline_bubble"] = time.bubble_us
     whole["data_parallel_exchange"] = time.exchange_us
     whole["optimizer"] = time.optimizer_us
@@ -80,7 +83,8 @@ def work_breakdown_us(problem: Problem, layout: Layout, time: StepTime) -> dict[
     whole = {name: share * parts[name] for name in PARTS}
     mean = Fraction(sum(time.rank_us), layout.pp)
     once = {
-        "pipeline_imbalance": layout.ga * (time.bottleneck_us - mean),
+        "pipeline_imbalance": layout.ga * (max(time.rank_us) - mean),
+        "pipeline_waiting": Fraction(time.waiting_us(layout.ga)),
         "pipeline_bubble": Fraction(time.bubble_us),
         "data_parallel_exchange": Fraction(time.exchange_us),
         "optimizer": Fraction(time.optimizer_us),

@@ -173,7 +173,7 @@ def _steps(problem: Problem, shape: Shape, costs: CellCosts, ga: int, slot_kinds
     slots[:, 0] += int(costs.first_us[0])
     slots[:, -1] += int(costs.loss_us[0]) + int(mtp_time_us(problem, costs)[0])
     by_rank = (len(slots), shape.vpp, shape.pp)
-    bottleneck = slots.reshape(by_rank).sum(axis=1).max(axis=1)
+    bottleneck = slots.reshape(by_rank).max(axis=2).sum(axis=1)
     most = slot_kinds.sum(axis=2, dtype=np.int64).reshape(by_rank).sum(axis=1).max(axis=1)
     exchange = int(costs.exchange_us[0]) * most + int(costs.exchange_ends_us[0])
     exposed = np.maximum(-(-3 * exchange // 10), -(-(2 * exchange - bottleneck) // 2))

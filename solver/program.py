@@ -177,7 +177,11 @@ class _Program:
         pp, vpp, model, costs = self.shape.pp, self.shape.vpp, self.model, self.costs
         # Bounds that the step time implies: with wider ones products may exceed 64 bits.
         micro_batch = self.longest // int(min(self.ga))
-        bottleneck = model.new_int_var(0, micro_batch, "bottleneck")
+        chunks = [model.new_int_var(0, micro_batch, f"chunk{v}") for v in range(vpp)]
+        bottleneck: Any = chunks[0]
+        if vpp > 1:
+            bottleneck = model.new_int_var(0, micro_batch, "bottleneck")
+            model.add(bottleneck == sum(chunks))
         heaviest = model.new_int_var(0, micro_batch, "heaviest")
         exposed = model.new_int_var(0, self.longest, "exposed")
         most = self._most_layers()
@@ -197,9 +201,10 @@ class _Program:
                     time = time + int(mtp_us[cell])
                 times.append(time)
                 self._enforce(heaviest >= time, literal)
-            for rank in range(pp):
+                self._enforce(chunks[index // pp] >= time, literal)
+            # Redundant: each rank, and the mean rank, which no placement of the layers changes.
+            for rank in range(pp if vpp > 1 else 0):
                 self._enforce(bottleneck >= sum(times[rank::pp]), literal)
-            # Redundant: the mean rank, which no placement of the layers changes.
             whole = self._weigh(costs.layer_us, cell, self.problem.kind_counts)
             whole += int(costs.first_us[cell]) + int(costs.loss_us[cell]) + int(mtp_us[cell])
             whole += p2p * pp * vpp

@@ -30,7 +30,7 @@ class Timed:
 
     @property
     def imbalance(self) -> float:
-        """What the heaviest pipeline rank takes over the mean, as a fraction of the mean."""
+        """What the pipeline takes for a micro-batch over the mean rank, as a fraction of it."""
         return self.time.bottleneck_us * self.layout.pp / sum(self.time.rank_us) - 1
 
 

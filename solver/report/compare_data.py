@@ -83,7 +83,7 @@ def comparison_data(times: TimeComparison | None, names: tuple[str, str]) -> dic
             name: {
                 "number": one.layout.ga,
                 "each_s": _seconds(one.time.bottleneck_us),
-                "rank": one.time.rank_us.index(one.time.bottleneck_us),
+                "rank": one.time.rank_us.index(max(one.time.rank_us)),
                 "imbalance": round(one.imbalance, 6),
             }
             for name, one in zip(names, (times.first, times.second), strict=True)

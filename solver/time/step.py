@@ -1,10 +1,11 @@
 """Step time of a concrete layout: layers, slots, ranks, pipeline, and what comes once a step.
 
-``T = ga*B + (pp-1)*X + E + O + 20 ms``: ``B`` the heaviest rank and ``X`` the heaviest slot for
-one micro-batch (forward and backward, p2p included), ``E`` the exposed data-parallel exchange,
-``O`` the optimizer.  With equal slots this is the interleaved bubble formula
-``B*(ga + (pp-1)/vpp)``.  All times are whole microseconds, rounded up term by term, so that the
-solver's integers and these are the same numbers.
+``T = ga*B + (pp-1)*X + E + O + 20 ms``: ``B`` the heaviest slots of all chunks together and ``X``
+the heaviest slot for one micro-batch (forward and backward, p2p included), ``E`` the exposed
+data-parallel exchange, ``O`` the optimizer.  Ranks go from chunk to chunk together, so that those
+with less in one wait for the heaviest there; without interleaving ``B`` is the heaviest rank.  With
+equal slots this is the interleaved bubble formula ``B*(ga + (pp-1)/vpp)``.  All times are whole
+microseconds, rounded up term by term, so that the solver's integers and these are the same numbers.
 """
 
 from __future__ import annotations
@@ -107,8 +108,11 @@ class StepTime:
     ----------
     rank_us
         Time of each pipeline rank for one micro-batch, p2p included.
-    bottleneck_us, slot_us
-        The heaviest rank and the heaviest slot.
+    bottleneck_us
+        What the pipeline takes for one micro-batch in its steady state: the heaviest slot of each
+        chunk, added up.
+    slot_us
+        The heaviest slot.
     bubble_us, exchange_us, optimizer_us
         Fill and drain, exposed data-parallel exchange, optimizer step.
     step_us
@@ -122,6 +126,10 @@ class StepTime:
     exchange_us: int
     optimizer_us: int
     step_us: int
+
+    def waiting_us(self, ga: int) -> int:
+        """What the heaviest rank waits for others over the micro-batches of a step."""
+        return ga * (self.bottleneck_us - max(self.rank_us))
 
 
 def layer_exchange_us(problem: Problem, layout: Layout, kind: LayerKind) -> int:
@@ -149,7 +157,8 @@ def step_time(problem: Problem, layout: Layout) -> StepTime:
     p2p = evaluate(p2p_us, problem, layout)
     slots = [slot_us(problem, layout, slot) + p2p for slot in layout.slots]
     ranks = tuple(sum(slots[rank::pp]) for rank in range(pp))
-    bottleneck, heaviest = max(ranks), max(slots)
+    bottleneck = sum(max(slots[first : first + pp]) for first in range(0, len(slots), pp))
+    heaviest = max(slots)
     most = max(sum(s.count for s in layout.slots[rank::pp]) for rank in range(pp))
     exchange = most * max(layer_exchange_us(problem, layout, k) for k in problem.kinds)
     exchange += evaluate(ends_exchange_us, problem, layout)

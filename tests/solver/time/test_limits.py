@@ -16,7 +16,7 @@ from meshplan.solver.time.dispatch import dispatch_us, expected_groups, expected
 from meshplan.solver.time.ends import loss_us, p2p_us
 from meshplan.solver.time.links import group_bytes_per_us, tp_exchange_us
 from meshplan.solver.time.mlp import experts_us
-from meshplan.solver.time.step import layer_parts_us, layer_us, step_time
+from meshplan.solver.time.step import layer_parts_us, layer_us, slot_us, step_time
 from meshplan.solver.time.update import dense_exchange_us, expert_exchange_us
 from tests.constraints.factories import problem
 from tests.solver.time.legal_layouts import with_links
@@ -207,7 +207,11 @@ def test_step_is_the_sum_of_its_parts() -> None:
         where, (7, 8, 8, 8, 8, 8, 8, 6), 4, cp=32, ep=32, ga=256, gbs=256, dispatcher="deepep"
     )
     time = step_time(where, layout)
-    assert time.bottleneck_us == max(time.rank_us)
+    # The last rank holds one layer in its first chunk and two in its last, with MTP and loss.
+    slots = [slot_us(where, layout, slot) + evaluate(p2p_us, where, layout) for slot in layout.slots]
+    assert time.bottleneck_us == sum(max(slots[8 * v : 8 * v + 8]) for v in range(4))
+    assert time.bottleneck_us > max(time.rank_us)
+    assert time.waiting_us(256) == 256 * (time.bottleneck_us - max(time.rank_us))
     assert time.bubble_us == 7 * time.slot_us
     assert time.step_us == (
         256 * time.bottleneck_us + time.bubble_us + time.exchange_us + time.optimizer_us + 20_000
@@ -215,7 +219,7 @@ def test_step_is_the_sum_of_its_parts() -> None:
 
 
 def test_step_grows_linearly_with_micro_batches() -> None:
-    """Tests that a micro-batch more costs what the slowest rank takes."""
+    """Tests that a micro-batch more costs what the slowest rank takes (one slot a rank)."""
     where = problem("toy-moe")
     eight = step_time(where, _layout(where, (3, 3), ga=8))
     nine = step_time(where, _layout(where, (3, 3), ga=9))

@@ -1,6 +1,7 @@
 """The formula of the pipeline's time, ``ga*B + (pp-1)*X``, against a simulation of each pass.
 
-``B`` is the slowest rank, ``X`` the slowest slot, forward and backward of one micro-batch.  What
+``B`` is the slowest slot of each chunk, added up (without interleaving: the slowest rank), ``X`` the
+slowest slot of all, forward and backward of one micro-batch.  What
 the step takes besides is taken away, and the times of the slots are given.
 """
 
@@ -116,7 +117,7 @@ def searched_splits(rng: random.Random, *, fewest: int, spread: int) -> tuple[li
 
 @pytest.mark.parametrize(
     ("fewest", "low", "middle", "high"),
-    [(1, 0.90, 1.03, 1.25), (4, 0.98, 1.02, 1.12)],
+    [(1, 0.92, 1.04, 1.29), (4, 0.99, 1.03, 1.11)],
     ids=["1 to 4 layers a chunk", "4 to 7 layers a chunk"],
 )
 def test_interleaved_formula_on_splits_of_the_search(
@@ -124,8 +125,9 @@ def test_interleaved_formula_on_splits_of_the_search(
 ) -> None:
     """Tests 400 random splits: how far the formula is from the simulation, on either side.
 
-    Too high where few micro-batches fill and drain through slots faster than the slowest; too low
-    where ranks that do the same in all do it in other chunks, and so wait for each other.
+    Too high where few micro-batches fill and drain through slots faster than the slowest, or where a
+    rank that has less in one chunk catches up in another; too low where the chunks of all ranks grow
+    alike, and forward passes of small ones meet backward passes of large ones.
     """
     rng = random.Random(2)
     cases = [searched_splits(rng, fewest=fewest, spread=2) for _ in range(400)]
@@ -136,11 +138,12 @@ def test_interleaved_formula_on_splits_of_the_search(
 
 
 def test_ranks_that_differ_by_chunk_wait() -> None:
-    """Tests where the formula is too low: DeepSeek-V3's published split on 8 ranks.
+    """Tests where the work of the slowest rank is far too little: DeepSeek-V3 on 8 ranks.
 
     Three dense layers of half the time lie in the first chunk, where the last rank has one layer,
     as it has MTP and loss, two layers' worth, at the end.  No rank has more than 8.1 layers in
-    all, but those with less in one chunk wait there for those with more, and make them wait later.
+    all, but those with less in one chunk wait there for those with more, and make them wait later:
+    the simulated pipeline takes 8 % longer than that rank works.
     """
     slots = parse_layout("Et|(tt|)*6t|(tt|)*23tmL")
     assert len(slots) == 32 and sum(slot.count for slot in slots) == 61
@@ -151,5 +154,6 @@ def test_ranks_that_differ_by_chunk_wait() -> None:
     ]
     layers[-1] += 2100
     assert max(sum(layers[rank::8]) for rank in range(8)) == 8100
-    ratio = formula_us(layers, 8, 256) / simulated_us(layers, 8, 256)
-    assert 0.9 <= ratio <= 0.95
+    simulated = simulated_us(layers, 8, 256)
+    assert 1.07 <= simulated / (256 * 8100 + 7 * 3100) <= 1.09
+    assert 1.0 <= formula_us(layers, 8, 256) / simulated <= 1.04
