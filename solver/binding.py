@@ -42,6 +42,8 @@ def _lines(problem: Problem, layout: Layout, spent: Cost) -> Iterator[str]:
         )
     for part, title, size, stride in (
         ("expert_dispatch", "EP", layout.ep, layout.etp),
+        ("tensor_parallel_exchange", "TP", layout.tp, 1),
+        ("context_parallel_exchange", "CP", layout.cp, layout.tp),
         ("data_parallel_exchange", "DP", layout.dp * layout.cp, layout.tp),
     ):
         if parts[part] >= _NOTICED * step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 
 from meshplan.constraints.layout import Layout, Slot
@@ -10,10 +11,13 @@ from meshplan.constraints.pipeline import kind_counts, rank_slots
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.terms import evaluate
 from meshplan.scenarios.model_card import LayerKind
+from meshplan.solver.time.attention import attention_exchange_us, context_exchange_us
 from meshplan.solver.time.ends import embedding_us, p2p_us
+from meshplan.solver.time.mlp import dense_mlp_exchange_us, shared_experts_exchange_us
 from meshplan.solver.time.step import (
     STEP_OVERHEAD_US,
     StepTime,
+    gpu_terms,
     layer_parts_us,
     layer_us,
     losses_us,
@@ -29,6 +33,8 @@ PARTS: tuple[str, ...] = (
     "experts",
     "shared_experts",
     "expert_dispatch",
+    "tensor_parallel_exchange",
+    "context_parallel_exchange",
     "host",
     "embedding",
     "loss",
@@ -41,6 +47,14 @@ PARTS: tuple[str, ...] = (
     "overhead",
 )
 
+#: Exposed communication that is part of the term of a layer: the term, its name, how much it is.
+_EXCHANGES: dict[str, tuple[str, Callable[..., int]]] = {
+    "attention_projections": ("tensor_parallel_exchange", attention_exchange_us),
+    "attention_core": ("context_parallel_exchange", context_exchange_us),
+    "dense_mlp": ("tensor_parallel_exchange", dense_mlp_exchange_us),
+    "shared_experts": ("tensor_parallel_exchange", shared_experts_exchange_us),
+}
+
 #: All parts with the imbalance of the ranks apart, in the order of comparisons.
 WORK_PARTS: tuple[str, ...] = tuple(
     part
@@ -52,9 +66,10 @@ WORK_PARTS: tuple[str, ...] = tuple(
 def step_breakdown_us(problem: Problem, layout: Layout, time: StepTime) -> dict[str, int]:
     """Microseconds of a step by part; they add up to ``time.step_us``.
 
-    The parts of layers are those of the heaviest rank, over all micro-batches.  ``host`` is what
-    launching the kernels adds to the GPU time of the layers, ``pipeline_waiting`` the time that the
-    heaviest rank waits for those which have more than it has in another chunk.
+    The parts of layers are those of the heaviest rank, over all micro-batches.  Exchanges count
+    where nothing hides them; that of experts is in ``expert_dispatch``, and ``mtp`` is whole.
+    ``host`` is what launching the kernels adds to the GPU time of the layers, ``pipeline_waiting``
+    the time that the heaviest rank waits for those which have more than it has in another chunk.
     """
     rank = time.rank_us.index(max(time.rank_us))
     parts: Counter[str] = Counter()
@@ -109,6 +124,15 @@ def _slot_parts_us(problem: Problem, layout: Layout, slot: Slot) -> Counter[str]
     return parts
 
 
-def _layer_parts(problem: Problem, layout: Layout, kind: LayerKind) -> dict[str, int]:
-    parts = layer_parts_us(problem, layout, kind)
-    return {**parts, "host": layer_us(problem, layout, kind) - sum(parts.values())}
+def _layer_parts(problem: Problem, layout: Layout, kind: LayerKind) -> Counter[str]:
+    """Parts of one layer, communication apart from work, and what the host adds."""
+    whole = layer_parts_us(problem, layout, kind)
+    parts = Counter(whole)
+    for name, (exchange, term) in _EXCHANGES.items():
+        if name in whole:
+            constants = {"kind": kind} if gpu_terms(kind)[name][1] else {}
+            exposed = evaluate(term, problem, layout, **constants)
+            parts[name] -= exposed
+            parts[exchange] += exposed
+    parts["host"] = layer_us(problem, layout, kind) - sum(whole.values())
+    return parts

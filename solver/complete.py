@@ -1,41 +1,31 @@
 """Complete a layout of which only a part is stated, and say how: no solver inside.
 
-What is stated holds as it is, legal or not.  What is open is derived or takes the plainest value;
-each such choice is one sentence for ``assumed``.
+What is stated holds as it is, legal or not.  Open degrees are derived or take the plainest value,
+open options are chosen (:mod:`~meshplan.solver.open_options`); each such choice is one sentence for
+``assumed``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Sequence
 
 from meshplan.constraints.decisions import (
-    CP_COMM_TYPES,
     GRAPH_FLAGS,
     GRAPH_SCOPES,
     RECOMPUTE_FLAGS,
     RECOMPUTE_MODULES,
 )
 from meshplan.constraints.layout import Layout, Slot
-from meshplan.constraints.memory.stage import RankMemory, rank_memory
-from meshplan.constraints.memory.verdict import has_room
 from meshplan.constraints.pipeline import balanced_slots, even_slots, parse_layout
-from meshplan.constraints.problem import QUANTA_PER_GIB, Problem, scope_values
-from meshplan.constraints.resolve import powers_of_two, useful_modules
-from meshplan.constraints.rule import Rule
-from meshplan.constraints.rules.dispatcher import deepep_runs
+from meshplan.constraints.problem import Problem
+from meshplan.constraints.resolve import powers_of_two
 from meshplan.constraints.split_rules import SLOTS_HOLD_LAYERS
-from meshplan.solver.judge import active_rules
 from meshplan.solver.layout_text import Stated
-from meshplan.solver.time.attention import core_us
-from meshplan.solver.time.step import step_time
-from meshplan.topologies import ClusterError
+from meshplan.solver.open_options import MEANINGLESS, with_options
 
 #: Most slots that are worth building: real pipelines have about as many as the model has layers.
 MAX_STAGES = 1024
-#: What a cost function may raise where an illegal layout has no meaning.
-MEANINGLESS = (ClusterError, ZeroDivisionError)
 
 _SINGLE = ("tp", "cp", "pp", "vpp", "ep", "mbs")
 
@@ -88,14 +78,11 @@ def complete(problem: Problem, stated: Stated) -> tuple[Layout, tuple[str, ...]]
         dispatcher=stated.dispatcher or "alltoall",
         cp_comm=stated.cp_comm or "p2p",
     )
-    if stated.graphs is None:
-        notes.append("cuda_graphs = none: not given")
     slots, note = _slots(problem, layout)
     layout = dataclasses.replace(layout, slots=slots)
     notes += [note] if note else []
-    for choose in (_with_dispatcher, _with_exchange, _with_savings):
-        layout, note = choose(problem, stated, layout)
-        notes += [note] if note else []
+    layout, note = with_options(problem, stated, layout, costed=can_cost(problem, layout))
+    notes += [note] if note else []
     return layout, tuple(notes)
 
 
@@ -228,139 +215,6 @@ def _slots(problem: Problem, layout: Layout) -> tuple[tuple[Slot, ...], str]:
         "nothing and only pass on what they get; Megatron-Core runs that by a layout string alone, "
         "and `solve` does not look at it (slots-hold-layers)"
     )
-
-
-# -- options -----------------------------------------------------------------------------------
-
-
-def _holding(problem: Problem, layout: Layout, names: Sequence[str]) -> bool:
-    """Whether the layout obeys all rules that read one of ``names``."""
-    return all(
-        one.holds(problem, *scope_values(problem, layout, one.scope))
-        for one in _rules_on(problem, names)
-    )
-
-
-def _rules_on(problem: Problem, names: Sequence[str]) -> list[Rule]:
-    return [one for one in active_rules(problem) if set(one.scope) & set(names)]
-
-
-def _with_dispatcher(problem: Problem, stated: Stated, layout: Layout) -> tuple[Layout, str]:
-    if stated.dispatcher is not None or not problem.model.is_moe:
-        return layout, ""
-    node = problem.node_type
-    best = "hybridep" if node.multi_node_nvlink else "deepep" if deepep_runs(problem) else None
-    tried = [dataclasses.replace(layout, dispatcher=name) for name in (best, "alltoall") if name]
-    allowed = problem.pinned.get("dispatcher", ("alltoall", "deepep", "hybridep"))
-    chosen = next(
-        (
-            one
-            for one in tried
-            if one.dispatcher in allowed and _holding(problem, one, ("dispatcher",))
-        ),
-        layout,
-    )
-    return chosen, f"dispatcher = {chosen.dispatcher}: the best that is legal on {node.gpu}"
-
-
-def _with_exchange(problem: Problem, stated: Stated, layout: Layout) -> tuple[Layout, str]:
-    if stated.cp_comm is not None or layout.cp == 1:
-        return layout, ""
-    allowed = problem.pinned.get("cp_comm", CP_COMM_TYPES)
-    tried = [dataclasses.replace(layout, cp_comm=str(name)) for name in allowed]
-    legal = [one for one in tried if _holding(problem, one, ("cp_comm",))]
-    if not legal:
-        return tried[0], f"cp_comm = {tried[0].cp_comm}: none is legal"
-    fastest = min(legal, key=lambda one: _core_us(problem, one))
-    return fastest, f"cp_comm = {fastest.cp_comm}: the fastest legal exchange"
-
-
-def _core_us(problem: Problem, layout: Layout) -> int:
-    """Attention core of one micro-batch over all layers; 0 where the layout has no meaning."""
-    try:
-        return sum(
-            core_us(
-                problem,
-                kind,
-                layout.tp,
-                layout.cp,
-                layout.mbs,
-                layout.cp_comm,
-                int("core_attn" in layout.recompute),
-                int(layout.recompute_full),
-            )
-            for kind in problem.model.layer_kinds
-        )
-    except MEANINGLESS:
-        return 0
-
-
-def _with_savings(problem: Problem, stated: Stated, layout: Layout) -> tuple[Layout, str]:
-    """Choose open recompute and offload: the fastest that fits, else the least memory."""
-    is_open = [name for name in ("recompute", "offload") if getattr(stated, name) is None]
-    if not is_open:
-        return layout, ""
-    tried = list(_savings(problem, stated, layout))
-    names = ("rc_full", *RECOMPUTE_FLAGS, "offload")
-    legal = [one for one in tried if _holding(problem, one, names)] or tried
-    if not can_cost(problem, layout):
-        return legal[0], f"{_saving_text(legal[0], is_open)}: not given"
-    try:
-        ordered = sorted(
-            legal,
-            key=lambda one: (step_time(problem, one).step_us, len(one.recompute), one.offload),
-        )
-        for one in ordered:
-            if has_room(problem, _ranks(problem, one)):
-                return one, f"{_saving_text(one, is_open)}: the fastest that fits"
-        least = min(ordered, key=lambda one: _peak(problem, one))
-    except MEANINGLESS:
-        return legal[0], f"{_saving_text(legal[0], is_open)}: not given"
-    return least, (
-        f"{_saving_text(least, is_open)}: nothing fits, and this takes the least memory "
-        f"({_peak(problem, least) / QUANTA_PER_GIB:.1f} GiB)"
-    )
-
-
-def _savings(problem: Problem, stated: Stated, layout: Layout) -> Iterator[Layout]:
-    """The layout under each combination of what is open, the plainest first."""
-    choices: list[tuple[tuple[str, ...], bool]] = [(layout.recompute, layout.recompute_full)]
-    if stated.recompute is None:
-        useful = [name for name in RECOMPUTE_MODULES if name in _useful(problem)]
-        subsets = itertools.chain.from_iterable(
-            itertools.combinations(useful, size) for size in range(len(useful) + 1)
-        )
-        # moe replays its activation and the shared experts, too: naming them as well is idle.
-        choices = [
-            (subset, False)
-            for subset in subsets
-            if not ("moe" in subset and {"moe_act", "shared_experts"} & set(subset))
-        ]
-        choices.append(((), True))
-    shares = (0, 100) if stated.offload is None else (layout.offload,)
-    for (modules, full), offload in itertools.product(choices, shares):
-        yield dataclasses.replace(layout, recompute=modules, recompute_full=full, offload=offload)
-
-
-def _useful(problem: Problem) -> frozenset[str]:
-    return useful_modules(problem.model, fused_attention=problem.training.fused_attention)
-
-
-def _saving_text(layout: Layout, names: Sequence[str]) -> str:
-    modules = "full" if layout.recompute_full else f"[{', '.join(layout.recompute)}]"
-    texts = {
-        "recompute": f"recompute = {modules if modules != '[]' else 'none'}",
-        "offload": f"optimizer_offload = {layout.offload / 100:g}",
-    }
-    return ", ".join(texts[name] for name in names)
-
-
-def _peak(problem: Problem, layout: Layout) -> int:
-    return max(rank.peak for rank in _ranks(problem, layout))
-
-
-def _ranks(problem: Problem, layout: Layout) -> list[RankMemory]:
-    return [rank_memory(problem, layout, rank) for rank in range(layout.pp)]
 
 
 def can_cost(problem: Problem, layout: Layout) -> bool:

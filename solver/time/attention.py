@@ -1,7 +1,8 @@
 """Time of the attention half of a layer for one micro-batch, forward and backward, in us.
 
 Projections, norms and TP communication (:func:`attention_us`); the attention core with its
-context-parallel communication (:func:`core_us`).  Recompute adds what it replays.
+context-parallel communication (:func:`core_us`).  Recompute adds what it replays.  What of them is
+communication :func:`attention_exchange_us` and :func:`context_exchange_us` tell.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from meshplan.solver.time.device import (
     gemm_flops_per_us,
     gemm_forward_us,
 )
-from meshplan.solver.time.links import group_bytes_per_us, tp_exchange_us
+from meshplan.solver.time.links import Exchange, group_bytes_per_us, tp_exchange_us
 
 #: Backward FLOPs of fused attention over forward ones (it recomputes the scores).
 _BACKWARD_CORE = 2.5
@@ -106,16 +107,12 @@ def attention_us(
     ups = _up_projections(problem, tp, tokens) if kind.attention == "mla" else []
     norms = elementwise_us(problem, tokens / tp * 10 * card.hidden)  # of two such halves
     rope = elementwise_us(problem, _rope_bytes(problem, kind, tp, tokens))
-    gather = card.hidden
-    if kind.attention == "mla":  # only the latents are gathered over TP
-        gather = card.q_lora_rank + card.kv_lora_rank + card.qk_rope_head_dim or card.hidden
-    exchange = tp_exchange_us(problem, tp, tokens, gather)
     forward = sum(gemm_forward_us(problem, *shape) for shape in shapes + ups) + norms + rope
-    total = forward + exchange.forward
+    total = forward + _tensor_exchange(problem, kind, tp, tokens).replayed(rc_full)
     total += sum(gemm_backward_us(problem, *shape) for shape in shapes + ups)
-    total += norms * 1.2 + rope * 1.5 + exchange.backward
+    total += norms * 1.2 + rope * 1.5
     if rc_full:
-        total += forward + exchange.forward
+        total += forward
     else:
         if rc_mla_up_proj:
             total += sum(gemm_forward_us(problem, *shape) for shape in ups) + rope
@@ -124,7 +121,24 @@ def attention_us(
     return math.ceil(total)
 
 
-def _core_forward_us(problem: Problem, kind: LayerKind, tp: int, cp: int, tokens: int) -> float:
+def _tensor_exchange(problem: Problem, kind: LayerKind, tp: int, tokens: int) -> Exchange:
+    card = problem.model
+    gather = card.hidden
+    if kind.attention == "mla":  # only the latents are gathered over TP
+        gather = card.q_lora_rank + card.kv_lora_rank + card.qk_rope_head_dim or card.hidden
+    return tp_exchange_us(problem, tp, tokens, gather)
+
+
+def attention_exchange_us(
+    problem: Problem, kind: LayerKind, tp: int, attention_tokens: int, rc_full: int
+) -> int:
+    """How much of :func:`attention_us` is exposed TP communication, rounded down."""
+    if kind.attention == "none":
+        return 0
+    return int(_tensor_exchange(problem, kind, tp, attention_tokens).replayed(rc_full))
+
+
+def _core_forward_us(problem: Problem, kind: LayerKind, tp: int, tokens: int) -> float:
     """Attention core of one layer, forward, without communication."""
     card = problem.model
     if kind.attention in ("gdn", "mamba"):
@@ -157,13 +171,39 @@ def core_us(
     """Attention core with the exposed context-parallel communication, forward and backward."""
     if kind.attention == "none":
         return 0
+    replay = rc_core_attn or rc_full
+    core = _core_forward_us(problem, kind, tp, problem.tokens(cp, mbs))
+    exchange = _context_exchange(problem, kind, tp, cp, mbs, cp_comm)
+    return math.ceil(core * ((2 if replay else 1) + _BACKWARD_CORE) + exchange.replayed(replay))
+
+
+def context_exchange_us(
+    problem: Problem,
+    kind: LayerKind,
+    tp: int,
+    cp: int,
+    mbs: int,
+    cp_comm: str,
+    rc_core_attn: int,
+    rc_full: int,
+) -> int:
+    """How much of :func:`core_us` is exposed context-parallel communication, rounded down."""
+    if kind.attention == "none":
+        return 0
+    exchange = _context_exchange(problem, kind, tp, cp, mbs, cp_comm)
+    return int(exchange.replayed(rc_core_attn or rc_full))
+
+
+def _context_exchange(
+    problem: Problem, kind: LayerKind, tp: int, cp: int, mbs: int, cp_comm: str
+) -> Exchange:
     tokens = problem.tokens(cp, mbs)
-    core = _core_forward_us(problem, kind, tp, cp, tokens)
-    forward = core + _context_us(problem, kind, tp, cp, tokens, cp_comm, core, 1.0)
-    backward = core * _BACKWARD_CORE
-    backward += _context_us(problem, kind, tp, cp, tokens, cp_comm, backward, 2.0)
-    replay = forward if rc_core_attn or rc_full else 0.0
-    return math.ceil(forward + backward + replay)
+    ahead = _core_forward_us(problem, kind, tp, tokens)
+    back = ahead * _BACKWARD_CORE
+    return Exchange(
+        _context_us(problem, kind, tp, cp, tokens, cp_comm, ahead, 1.0),
+        _context_us(problem, kind, tp, cp, tokens, cp_comm, back, 2.0),
+    )
 
 
 def _context_us(

@@ -33,6 +33,10 @@ class Exchange:
     forward: float
     backward: float
 
+    def replayed(self, replay: int) -> float:
+        """Forward and backward, and forward once more where the block is run again."""
+        return self.forward * (2 if replay else 1) + self.backward
+
 
 def tp_exchange_us(problem: Problem, tp: int, tokens: float, gathered: float) -> Exchange:
     """All-gather before and reduce-scatter after a block, with sequence parallelism.

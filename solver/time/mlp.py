@@ -13,7 +13,7 @@ from meshplan.solver.time.device import (
     gemm_forward_us,
 )
 from meshplan.solver.time.dispatch import expected_groups
-from meshplan.solver.time.links import tp_exchange_us
+from meshplan.solver.time.links import Exchange, tp_exchange_us
 
 #: Bytes of the activation function per element of its output, forward and backward.
 _ACTIVATION_BYTES = (6, 10)
@@ -50,6 +50,32 @@ def shared_experts_us(
     return math.ceil(_mlp_us(problem, tp, attention_tokens, width, replay=replay))
 
 
+def dense_mlp_exchange_us(
+    problem: Problem, tp: int, attention_tokens: int, rc_mlp: int, rc_full: int
+) -> int:
+    """How much of :func:`dense_mlp_us` is exposed TP communication, rounded down."""
+    return int(_exchange(problem, tp, attention_tokens).replayed(rc_mlp or rc_full))
+
+
+def shared_experts_exchange_us(
+    problem: Problem,
+    tp: int,
+    attention_tokens: int,
+    rc_moe: int,
+    rc_shared_experts: int,
+    rc_full: int,
+) -> int:
+    """How much of :func:`shared_experts_us` is exposed TP communication, rounded down."""
+    if not problem.model.shared_ffn:
+        return 0
+    replay = rc_moe or rc_shared_experts or rc_full
+    return int(_exchange(problem, tp, attention_tokens).replayed(replay))
+
+
+def _exchange(problem: Problem, tp: int, tokens: int) -> Exchange:
+    return tp_exchange_us(problem, tp, tokens, problem.model.hidden)
+
+
 def _activation_bytes(problem: Problem) -> tuple[float, float]:
     """Bytes of the activation function per element, forward and backward."""
     ahead, back = _ACTIVATION_BYTES
@@ -62,14 +88,14 @@ def _mlp_us(problem: Problem, tp: int, tokens: int, ffn: int, *, replay: int) ->
     card, h = problem.model, problem.model.hidden
     gate = 2 if card.gated else 1
     shapes = ((tokens, h, gate * ffn / tp), (tokens, ffn / tp, h))
-    exchange = tp_exchange_us(problem, tp, tokens, h)
     elements = tokens * ffn / tp
     ahead, back = _activation_bytes(problem)
-    forward = sum(gemm_forward_us(problem, *shape) for shape in shapes) + exchange.forward
+    forward = sum(gemm_forward_us(problem, *shape) for shape in shapes)
     forward += elementwise_us(problem, elements * ahead)
-    backward = sum(gemm_backward_us(problem, *shape) for shape in shapes) + exchange.backward
+    backward = sum(gemm_backward_us(problem, *shape) for shape in shapes)
     backward += elementwise_us(problem, elements * back)
-    return forward + backward + (forward if replay else 0.0)
+    work = forward + backward + (forward if replay else 0.0)
+    return work + _exchange(problem, tp, tokens).replayed(replay)
 
 
 @lru_cache(maxsize=65536)

@@ -9,13 +9,13 @@ from tests.meshplan.results import ROOT, small_file
 
 
 def test_a_published_layout_is_held_by_its_work_and_links() -> None:
-    """Tests DeepSeek-V3 at 128K: attention is most, EP of 32 spans 4 nodes of 8 over 50 GB/s."""
+    """Tests DeepSeek-V3 at 128K: attention is most, EP and CP of 32 span 4 nodes of 8."""
     scenario = load(ROOT / "scenarios" / "seed" / "dsv3-h100-128k.yaml")
     report = check(scenario, "tp=1,cp=32,ep=32,pp=8,vpp=4")
     assert report.cost is not None
     lines = binding(report.problem, report.layout, report.cost)
     assert [line.partition(":")[0] for line in lines] == [
-        "work", "pipeline", "expert dispatch", "data parallelism",
+        "work", "pipeline", "expert dispatch", "context parallel exchange", "data parallelism",
     ]  # fmt: skip
     assert lines[0].startswith("work: most time goes to attention core, ")
     assert lines[2].endswith(

@@ -75,10 +75,9 @@ def test_published_recompute_is_kept() -> None:
 def test_published_qwen_on_gb200_is_legal(precision: str) -> None:
     """Tests Qwen3-235B on GB200: 94 layers + E + loss = 96 = 4*12*2, so the split is even."""
     scopes = ["attn", "moe_router", "moe_preprocess"]
-    layout = "tp=4,cp=4,ep=32,pp=4,vpp=12,recompute=moe_act+layernorm"
+    layout = "tp=4,cp=4,ep=32,pp=4,vpp=12,recompute=moe_act+layernorm,dispatcher=hybridep"
     report = check(qwen(precision, cuda_graphs=scopes), layout)
     assert report.violations == ()
-    assert report.layout.dispatcher == "hybridep"
     assert report.layout.cuda_graphs == ("attn", "moe_router", "moe_preprocess")
     assert [slot.count for slot in report.layout.slots] == [1, *[2] * 46, 1]
     assert not any(slot.mtp for slot in report.layout.slots)
@@ -164,9 +163,10 @@ def test_option_pins_are_kept_or_opened() -> None:
     pinned = scenario(options=options)
     kept = check(pinned, "tp=1").layout
     assert (kept.recompute, kept.offload, kept.cuda_graphs) == (("moe",), 100, ("attn",))
-    # Everything fits by far, so the fastest is without any saving.
+    # Everything fits by far, so the fastest is without any saving, and captures what it can.
     opened = check(pinned, "recompute=auto,offload=auto,graphs=auto").layout
-    assert (opened.recompute, opened.offload, opened.cuda_graphs) == ((), 0, ())
+    assert (opened.recompute, opened.offload) == ((), 0)
+    assert opened.cuda_graphs == ("attn", "mlp", "moe_router")
 
 
 def test_lists_pin_the_least_value_that_they_allow() -> None:

@@ -42,7 +42,7 @@ def formula_us(slots_us: Sequence[int], pp: int, ga: int) -> int:
         WHERE, model=WHERE.model.model_copy(update={"layers": len(slots_us)})
     )
     with (
-        mock.patch.object(step, "slot_us", lambda _, __, slot: slots_us[slot.first]),
+        mock.patch.object(step, "slots_us", lambda _, __: slots_us),
         mock.patch.object(step, "p2p_us", lambda problem: 0),
     ):
         time = step_time(where, layout)
