@@ -75,7 +75,7 @@ class _Tables:
         """The same costs for some rows of the mesh axis."""
         return self._map(lambda array: array[start:stop] if array.shape[0] > 1 else array)
 
-    def take(self, chosen: Array) -> Self:
+    def take(self, chosen: Array | slice) -> Self:
         """Some of a list of cells."""
         return self._map(lambda array: array[chosen])
 
@@ -195,8 +195,8 @@ class CellCosts(MemoryCosts):
     def layer_us(self) -> dict[LayerKind, Array]:
         """Time of one layer by kind, host included."""
         return {
-            kind: largest(
-                [-(-(a * gpu + b * self.host_us[kind]) // 1000) for a, b in OVERLAP_TANGENTS]
+            kind: -(
+                -largest([a * gpu + b * self.host_us[kind] for a, b in OVERLAP_TANGENTS]) // 1000
             )
             for kind, gpu in self.gpu_us.items()
         }

@@ -16,8 +16,9 @@ import numpy as np
 
 from meshplan.constraints.problem import Problem
 from meshplan.solver.axes import Array
-from meshplan.solver.bounds import NEVER, Bounds
+from meshplan.solver.bounds import NEVER
 from meshplan.solver.costs import CellCosts, StaticCosts, mtp_time_us
+from meshplan.solver.rank_bounds import Bounds
 from meshplan.solver.shapes import Shape
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
@@ -134,7 +135,7 @@ def exact_bounds(
     """
     if fixed_slots(problem, shape.pp, shape.vpp) is not None:
         return None
-    bounds = Bounds(problem, shape, costs, np.array([ga]))
+    bounds = Bounds(problem, (shape,), costs, np.array([ga]))
     within_limits = bounds.rank_ranges(most_peak, most_step)
     if within_limits is None:
         return IMPOSSIBLE

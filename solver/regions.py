@@ -17,7 +17,6 @@ from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Axes, Mask
 from meshplan.solver.bounds import (
     NEVER,
-    Bounds,
     coarse_host,
     coarse_memory,
     coarse_step,
@@ -26,6 +25,7 @@ from meshplan.solver.bounds import (
 from meshplan.solver.costs import CellCosts, MemoryCosts, cell_costs, memory_costs
 from meshplan.solver.meshes import MESH
 from meshplan.solver.progress import LimitReached
+from meshplan.solver.rank_bounds import Bounds
 from meshplan.solver.refuted import cost_vectors
 from meshplan.solver.screen import AnyVppBounds
 from meshplan.solver.shapes import Shape, free_shapes, live_class
@@ -41,7 +41,7 @@ _SPARSE = 10
 MOST_STAGES = 1 << 12
 #: Cells whose coarse bounds, and whose refined bounds, are computed in one go.
 _CELLS_AT_ONCE = 200_000
-_REFINED_AT_ONCE = 8192
+_REFINED_AT_ONCE = 16384
 #: How far beyond the limit the bounds of screened cells are worked out.
 _WIDER = 1.1
 
@@ -376,59 +376,92 @@ class Space:
         wide = min(int(most * _WIDER), UNLIMITED)
         chosen = chosen[~region.screened[chosen]]
         ga = region.ga[region.indices[0][chosen]]
-        classes = np.minimum(ga, live_class(region.pp, 2, int(ga.max(initial=0))))
-        shape = Shape(region.pp, 1, region.pp, self.problem.extra_warmup)
-        for level in np.unique(classes):
-            part = chosen[classes == level]
-            for start in range(0, len(part), _REFINED_AT_ONCE):
-                self._check_time()
-                some = part[start : start + _REFINED_AT_ONCE]
-                at = tuple(index[some] for index in region.indices)
-                costs = region.cheapest_costs.at((*at, np.zeros_like(at[0])))
-                bounds = AnyVppBounds(
-                    self.problem, shape, costs, region.ga[at[0]], degrees, int(level)
-                )
-                gbs = region.gbs[at[0]]
-                step = bounds.least_step(self.capacity, int(self.unscaled(wide, gbs).max()))
-                self.statistics.screened += len(some)
-                known = step < NEVER
-                region.bounds[some] = np.where(
-                    known, np.maximum(self.scaled(step, gbs), region.bounds[some]), wide + 1
-                )
-                region.screened[some] = known
+        levels, level_of = np.unique(
+            np.minimum(ga, live_class(region.pp, 2, int(ga.max(initial=0)))), return_inverse=True
+        )
+        shapes = tuple(
+            Shape(region.pp, 1, int(level), self.problem.extra_warmup) for level in levels
+        )
+        for start in range(0, len(chosen), _REFINED_AT_ONCE):
+            self._check_time()
+            part = slice(start, start + _REFINED_AT_ONCE)
+            some = chosen[part]
+            at = tuple(index[some] for index in region.indices)
+            costs = region.cheapest_costs.at((*at, np.zeros_like(at[0])))
+            bounds = AnyVppBounds(self.problem, shapes, costs, ga[part], level_of[part], degrees)
+            gbs = region.gbs[at[0]]
+            step = bounds.least_step(self.capacity, self.unscaled(wide, gbs))
+            self.statistics.screened += len(some)
+            known = step < NEVER
+            region.bounds[some] = np.where(
+                known, np.maximum(self.scaled(step, gbs), region.bounds[some]), wide + 1
+            )
+            region.screened[some] = known
 
     def refine(self, region: Region, chosen: Array, most: int) -> Iterator[Pool]:
         """Cells of a region, by shape, whose refined bound is at most ``most``."""
-        indices = tuple(index[chosen] for index in region.indices)
-        ga, gbs = region.ga[indices[0]], region.gbs[indices[0]]
+        cells, vpp_indices, shape_of, shapes = self._shaped(region, chosen)
+        for start in range(0, len(cells), _REFINED_AT_ONCE):
+            self._check_time()
+            part = slice(start, start + _REFINED_AT_ONCE)
+            at = tuple(index[cells[part]] for index in region.indices)
+            costs = region.costs.at((*at, vpp_indices[part]))
+            ga, gbs = region.ga[at[0]], region.gbs[at[0]]
+            first, last = int(shape_of[start]), int(shape_of[part][-1])
+            bounds = Bounds(
+                self.problem, shapes[first : last + 1], costs, ga, shape_of[part] - first
+            )
+            step, least = self._bounded(bounds, gbs, most, self.capacity)
+            for position in range(first, last + 1):
+                keep = np.flatnonzero((shape_of[part] == position) & (least <= most))
+                if len(keep):
+                    keep = keep[np.argsort(least[keep], kind="stable")]
+                    vpp_index = int(vpp_indices[part][keep[0]])
+                    pool = Pool(
+                        region, shapes[position], vpp_index, at, costs, ga, gbs, least, step
+                    )
+                    yield pool.take(keep)
+
+    def _shaped(
+        self, region: Region, chosen: Array
+    ) -> tuple[Array, Array, Array, tuple[Shape, ...]]:
+        """Some cells of a region once for each shape that they may have, in order of the shapes.
+
+        Returns
+        -------
+        tuple
+            The cells, the position of their virtual pipeline degree, that of their shape, and the
+            shapes.
+        """
+        rows = region.indices[0][chosen]
+        ga, shapes = region.ga[rows], []
+        cells, vpp_indices = [chosen[:0]], [chosen[:0]]
         for vpp_index, (vpp,) in enumerate(region.axes.others["vpp"]):
-            legal = region.vpp_allowed[indices[0], vpp_index]
+            legal = region.vpp_allowed[rows, vpp_index]
             classes = np.minimum(ga, live_class(region.pp, int(vpp), int(ga.max(initial=0))))
             for level in np.unique(classes[legal]):
-                part = np.nonzero(legal & (classes == level))[0]
-                shapes = free_shapes(self.problem, region.pp, int(vpp), int(level))
-                for start in range(0, len(part), _REFINED_AT_ONCE):
-                    some = part[start : start + _REFINED_AT_ONCE]
-                    at = tuple(index[some] for index in indices)
-                    costs = region.costs.at((*at, np.full_like(at[0], vpp_index)))
-                    none = np.zeros_like(ga[some])
-                    for shape in shapes:
-                        self._check_time()
-                        pool = Pool(
-                            region, shape, vpp_index, at, costs, ga[some], gbs[some], none, none
-                        )
-                        yield from self.bounded(pool, most, self.capacity)
+                part = chosen[legal & (classes == level)]
+                for shape in free_shapes(self.problem, region.pp, int(vpp), int(level)):
+                    shapes.append(shape)
+                    cells.append(part)
+                    vpp_indices.append(np.full_like(part, vpp_index))
+        shape_of = np.repeat(np.arange(len(shapes)), [len(part) for part in cells[1:]])
+        return np.concatenate(cells), np.concatenate(vpp_indices), shape_of, tuple(shapes)
 
     def bounded(self, pool: Pool, most: int, capacity: int) -> Iterator[Pool]:
         """The cells of a pool whose bound within ``capacity`` is at most ``most``, best first."""
-        bounds = Bounds(self.problem, pool.shape, pool.costs, pool.ga)
-        step = bounds.least_step(capacity, int(self.unscaled(most, pool.scale).max()))
-        self.statistics.refined += len(step)
-        least = np.where(step < NEVER, self.scaled(step, pool.scale), NEVER)
+        bounds = Bounds(self.problem, (pool.shape,), pool.costs, pool.ga)
+        step, least = self._bounded(bounds, pool.scale, most, capacity)
         keep = np.nonzero(least <= most)[0]
         if len(keep):
             keep = keep[np.argsort(least[keep], kind="stable")]
             yield replace(pool, least=least, step=step).take(keep)
+
+    def _bounded(self, bounds: Bounds, gbs: Array, most: int, capacity: int) -> tuple[Array, Array]:
+        """Least step time of each cell, and the same scaled to the largest batch."""
+        step = bounds.least_step(capacity, self.unscaled(most, gbs))
+        self.statistics.refined += len(step)
+        return step, np.where(step < NEVER, self.scaled(step, gbs), NEVER)
 
     def unscaled(self, most: int, gbs: Array) -> Array:
         """Most step time of a batch of ``gbs`` whose scaled time is at most ``most``."""

@@ -28,11 +28,11 @@ from meshplan.constraints.memory.verdict import fills_host
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Mask
-from meshplan.solver.bounds import Bounds
 from meshplan.solver.found import Found, InternalError, canonical_key, to_layout
 from meshplan.solver.judge import active_rules, cost
 from meshplan.solver.placements import IMPOSSIBLE, exact_bounds
 from meshplan.solver.program import Answer, Goal, solve_program
+from meshplan.solver.rank_bounds import Bounds
 from meshplan.solver.refuted import Refuted
 from meshplan.solver.regions import UNLIMITED, Cell, Pool, Region, Space, in_order
 
@@ -298,9 +298,8 @@ class Search:
         return limit
 
     def _peak_bounds(self, pool: Pool, most: int) -> Array:
-        most_step = int(self.space.unscaled(most, pool.scale).max())
-        bounds = Bounds(self.problem, pool.shape, pool.costs, pool.ga)
-        return bounds.least_peak(self.capacity, most_step)
+        bounds = Bounds(self.problem, (pool.shape,), pool.costs, pool.ga)
+        return bounds.least_peak(self.capacity, self.space.unscaled(most, pool.scale))
 
     def canonical(self, pools: list[Pool], most: int, peak: int) -> None:
         """Among plans within this peak: the least step time, then the canonical order."""

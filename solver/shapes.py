@@ -9,23 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
 
 from meshplan.constraints.layout import Slot
-from meshplan.constraints.pipeline import (
-    chunk_counts,
-    kind_counts,
-    rank_slots,
-    slots_from_rank_counts,
-)
+from meshplan.constraints.pipeline import chunk_counts, slots_from_rank_counts
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.schedule import live_chunks
 from meshplan.scenarios.model_card import LayerKind
-from meshplan.solver.axes import Array
 from meshplan.solver.space import fixed_slots
-from meshplan.solver.windows import rank_kind_range
 
 
 def live_class(pp: int, vpp: int, ga: int) -> int:
@@ -61,85 +51,10 @@ class Shape:
         return live_chunks(self.pp, self.vpp, self.level, rank, self.extra)
 
 
-@dataclass(frozen=True, eq=False)
-class RankTable:
-    """What one rank may hold: entry ``i`` of every array is ``layers[i]`` decoder layers.
-
-    Attributes
-    ----------
-    layers
-        Number of decoder layers.
-    live
-        Live layer-micro-batches if all layers were of the main kind.
-    count, live_count
-        By other kind: least and most layers of it, and least and most live ones.
-    live_with_mtp, mtp_live
-        Like ``live`` at the moment at which most micro-batches of the chunk that holds (or, on
-        another rank, would hold) the MTP layers are alive, and how many these are.
-    most_live
-        Most micro-batches of any chunk that are alive at once.
-    """
-
-    layers: Array
-    live: Array
-    count: dict[LayerKind, tuple[Array, Array]]
-    live_count: dict[LayerKind, tuple[Array, Array]]
-    live_with_mtp: Array
-    mtp_live: int
-    most_live: int
-
-
 def main_kind(problem: Problem) -> LayerKind:
     """The most frequent kind of layer."""
     counts = problem.kind_counts
     return max(problem.kinds, key=lambda kind: counts[kind])
-
-
-@lru_cache(maxsize=4096)
-def rank_table(problem: Problem, shape: Shape, rank: int, most: int) -> RankTable:
-    """Tables of one rank for up to ``most`` layers (a fixed split has a single entry)."""
-    main = main_kind(problem)
-    others = tuple(kind for kind in problem.kinds if kind != main)
-    vectors = shape.moments(rank)
-    fixed = fixed_slots(problem, shape.pp, shape.vpp)
-    chunks: list[tuple[int, ...]] = []
-    ranges: dict[LayerKind, list[tuple[tuple[int, int], ...]]] = {}
-    if fixed is not None:
-        slots = rank_slots(fixed, shape.pp, rank)
-        chunks.append(tuple(s.count for s in slots))
-        counts = [kind_counts(problem.model, slot) for slot in slots]
-        ranges = {kind: [tuple((c[kind], c[kind]) for c in counts)] for kind in others}
-    else:
-        fewest = [_fewest(problem, shape, r, most) for r in range(rank)]
-        earlier = sum(shape.chunks(r, n)[0] for r, n in enumerate(fewest))
-        chunks += [shape.chunks(rank, n) for n in range(least_layers(shape, rank), most + 1)]
-        ranges = {
-            kind: [rank_kind_range(problem, kind, c, shape.pp, rank, earlier) for c in chunks]
-            for kind in others
-        }
-    sizes = np.array(chunks, dtype=np.int64).reshape(-1, shape.vpp)
-    moments = np.array(vectors, dtype=np.int64)
-    alive = sizes @ moments.T
-    # The moment at which most is alive if all layers are alike.
-    best = moments[alive.argmax(axis=1)]
-    count: dict[LayerKind, tuple[Array, Array]] = {}
-    live_count: dict[LayerKind, tuple[Array, Array]] = {}
-    for kind in others:
-        limits = np.array(ranges[kind], dtype=np.int64).reshape(-1, shape.vpp, 2)
-        low, high = limits[:, :, 0], limits[:, :, 1]
-        count[kind] = low.sum(axis=1), high.sum(axis=1)
-        live_count[kind] = (best * low).sum(axis=1), (best * high).sum(axis=1)
-    chunk = mtp_slot(problem, shape) // shape.pp
-    late = max(vectors, key=lambda x: (x[chunk], sum(x)))
-    return RankTable(
-        layers=sizes.sum(axis=1),
-        live=alive.max(axis=1, initial=0),
-        count=count,
-        live_count=live_count,
-        live_with_mtp=sizes @ np.array(late, dtype=np.int64),
-        mtp_live=late[chunk],
-        most_live=max(max(vector) for vector in vectors),
-    )
 
 
 def mtp_slot(problem: Problem, shape: Shape) -> int:
@@ -153,11 +68,6 @@ def least_layers(shape: Shape, rank: int) -> int:
     if shape.pp == 1:
         return 0
     return shape.vpp - (rank in (0, shape.pp - 1))
-
-
-def _fewest(problem: Problem, shape: Shape, rank: int, most: int) -> int:
-    """Fewest layers of a rank when no rank holds more than ``most``."""
-    return max(least_layers(shape, rank), problem.model.layers - (shape.pp - 1) * most)
 
 
 def most_layers(problem: Problem, shape: Shape) -> int:

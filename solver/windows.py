@@ -4,67 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
+
+import numpy as np
 
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
+from meshplan.solver.axes import Array
 
 
 class Windows:
     """Runs of consecutive layers of a model, and how many layers of one kind they hold."""
 
     def __init__(self, is_kind: Sequence[bool]) -> None:
-        self._prefix = [0, *accumulate(int(one) for one in is_kind)]
-        self._counts: dict[int, list[int]] = {}
-        self._ranges: dict[tuple[int, int, int], tuple[int, int]] = {}
+        total = len(is_kind)
+        before = np.concatenate([[0], np.cumsum(is_kind)])
+        start = np.arange(total + 1)
+        end = np.minimum(start[None, :] + start[:, None], total)
+        counts = (before[end] - before[start]).astype(np.int16)
+        # [k, length, start]: least and most of the 2**k runs that begin at start or right after.
+        least, most = [counts], [counts]
+        for width in (1 << k for k in range(total.bit_length())):
+            shifted = np.minimum(start + width, total)
+            least.append(np.minimum(least[-1], least[-1][:, shifted]))
+            most.append(np.maximum(most[-1], most[-1][:, shifted]))
+        self._least, self._most, self._total = np.stack(least), np.stack(most), total
 
-    def range(self, length: int, first: int, after: int) -> tuple[int, int]:
-        """Least and most layers of the kind in a run of ``length`` consecutive layers.
+    def ranges(self, length: Array, first: Array, after: Array) -> tuple[Array, Array]:
+        """Least and most layers of the kind in runs of ``length`` consecutive layers.
 
         Parameters
         ----------
         first
             At least this many layers come before the run.
         after
-            At least this many come after it.
+            At least this many come after it.  Where no run is left, 0 and ``length``.
         """
-        key = (length, first, after)
-        if key not in self._ranges:
-            if length not in self._counts:
-                ends = zip(self._prefix, self._prefix[length:], strict=False)
-                self._counts[length] = [end - start for start, end in ends]
-            end = max(0, len(self._prefix) - length - after)
-            counts = self._counts[length][first:end]
-            self._ranges[key] = (min(counts), max(counts)) if counts else (0, length)
-        return self._ranges[key]
+        number = self._total - length - after - first + 1
+        level = np.log2(np.maximum(number, 1)).astype(np.int64)
+        first = np.minimum(first, self._total)
+        later = np.maximum(first + number - (1 << level), 0)
+        least = np.minimum(self._least[level, length, first], self._least[level, length, later])
+        most = np.maximum(self._most[level, length, first], self._most[level, length, later])
+        return np.where(number > 0, least, 0), np.where(number > 0, most, length)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def windows(problem: Problem, kind: LayerKind) -> Windows:
     """Windows of one kind of layer of a problem's model."""
     return Windows([k == kind for k in problem.model.layer_kinds])
 
 
-def rank_kind_range(
-    problem: Problem,
-    kind: LayerKind,
-    chunks: Sequence[int],
-    pp: int,
-    rank: int,
-    earlier: int,
-) -> tuple[tuple[int, int], ...]:
-    """Least and most layers of ``kind`` in each chunk of a rank.
+def rank_kind_ranges(
+    problem: Problem, kind: LayerKind, sizes: Array, earlier: Array
+) -> tuple[Array, Array]:
+    """Least and most layers of ``kind`` in each chunk of each rank: [rank, i, chunk].
 
-    Every slot but the first and the last holds at least one layer, and the first chunks of the
-    ranks before this one hold at least ``earlier`` layers together.
+    Every slot but the first and the last holds at least one layer.
+
+    Parameters
+    ----------
+    sizes
+        [rank, i, chunk]: layers of the chunk.
+    earlier
+        By rank: how many layers the first chunks of the ranks before it hold at least.
     """
-    slots, all_ = pp * len(chunks), windows(problem, kind)
-    ranges = []
-    for chunk, length in enumerate(chunks):
-        index = chunk * pp + rank
-        before = max(0, index - 1, earlier if chunk == 0 else 0)
-        behind = max(0, slots - index - 2)
-        if index == 0:  # begins with the first layer
-            behind = problem.model.layers - length
-        ranges.append(all_.range(length, before, behind))
-    return tuple(ranges)
+    pp, _, vpp = sizes.shape
+    index = np.arange(vpp)[None, :] * pp + np.arange(pp)[:, None]
+    before = np.maximum(index - 1, 0)
+    before[:, 0] = np.maximum(before[:, 0], earlier)
+    behind = np.broadcast_to(np.maximum(pp * vpp - index - 2, 0)[:, None, :], sizes.shape).copy()
+    behind[0, :, 0] = problem.model.layers - sizes[0, :, 0]  # begins with the first layer
+    return windows(problem, kind).ranges(sizes, before[:, None, :], behind)

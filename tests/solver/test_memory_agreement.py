@@ -17,9 +17,10 @@ import pytest
 from meshplan.constraints.problem import HOST_RESERVE, QUANTA_PER_GIB, Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
-from meshplan.solver.bounds import NEVER, Bounds
+from meshplan.solver.bounds import NEVER
 from meshplan.solver.placements import exact_bounds
 from meshplan.solver.program import Goal, solve_program
+from meshplan.solver.rank_bounds import Bounds
 from meshplan.solver.regions import UNLIMITED
 from tests.constraints.memory_layouts import OFFLOAD_MODULES
 from tests.solver.oracle import Best, TooLarge, Tried, best, tried
@@ -307,7 +308,7 @@ def test_bounds_never_exclude_a_plan(theme: str) -> None:
             lean = solve_program(problem, pool.shape, pool.costs, ga, goal, 60)
             if lean is None:
                 continue
-            bounds = Bounds(problem, pool.shape, pool.costs, pool.ga)
+            bounds = Bounds(problem, (pool.shape,), pool.costs, pool.ga)
             assert bounds.least_step(lean.objective, UNLIMITED)[0] < NEVER, seed
             fast = Goal("step", [1 << 42], lean.objective)
             answer = solve_program(problem, pool.shape, pool.costs, ga, fast, 60)

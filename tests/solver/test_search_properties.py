@@ -18,10 +18,11 @@ from meshplan.constraints.decisions import DEGREES, GRAPH_FLAGS, RECOMPUTE_FLAGS
 from meshplan.constraints.problem import Pin, Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
-from meshplan.solver.bounds import NEVER, Bounds
+from meshplan.solver.bounds import NEVER
 from meshplan.solver.found import canonical_key
 from meshplan.solver.judge import active_rules, violations
 from meshplan.solver.program import Goal, solve_program
+from meshplan.solver.rank_bounds import Bounds
 from meshplan.solver.regions import UNLIMITED, Pool, Region, Space
 from meshplan.solver.results import Infeasible, Plan
 from meshplan.solver.solve import solve
@@ -226,7 +227,7 @@ def test_bounds_are_below_the_program(seed: int, rng: random.Random) -> None:
         if fast is None:
             continue
         assert pool.step[0] <= fast.objective
-        bounds = Bounds(problem, pool.shape, pool.costs, pool.ga)
+        bounds = Bounds(problem, (pool.shape,), pool.costs, pool.ga)
         most = rng.randint(fast.objective, 2 * fast.objective)
         lean = solve_program(
             problem, pool.shape, pool.costs, ga, Goal("peak", [most], problem.capacity), 60
@@ -252,7 +253,7 @@ def test_a_bound_never_excludes_what_the_program_finds(seed: int, rng: random.Ra
         lean = solve_program(problem, pool.shape, pool.costs, ga, goal, 60)
         if lean is None:
             continue
-        bounds = Bounds(problem, pool.shape, pool.costs, pool.ga)
+        bounds = Bounds(problem, (pool.shape,), pool.costs, pool.ga)
         assert bounds.least_step(lean.objective, UNLIMITED)[0] < NEVER
 
 

@@ -7,14 +7,8 @@ import pytest
 from meshplan.constraints.layout import Slot
 from meshplan.constraints.pipeline import kind_counts, parse_layout, rank_slots
 from meshplan.constraints.problem import Problem
-from meshplan.solver.shapes import (
-    Shape,
-    free_shapes,
-    least_layers,
-    main_kind,
-    most_layers,
-    rank_table,
-)
+from meshplan.solver.rank_tables import rank_tables
+from meshplan.solver.shapes import Shape, free_shapes, least_layers, main_kind, most_layers
 from tests.constraints.factories import card, problem
 from tests.solver.oracle import splits
 
@@ -73,8 +67,8 @@ def test_rank_tables_contain_all_splits(
     where = _models()[name]
     shape = Shape(pp, vpp, 2 * pp if vpp > 1 else pp, bare_end=bare_end)
     others = [kind for kind in where.kinds if kind != main_kind(where)]
+    table = rank_tables(where, shape, most)
     for rank in range(pp):
-        table = rank_table(where, shape, rank, most)
         vectors = shape.moments(rank)
         for slots in splits(where, pp, vpp):
             by_rank = _by_rank(slots, pp)
@@ -82,18 +76,19 @@ def test_rank_tables_contain_all_splits(
                 continue
             chunks = rank_slots(slots, pp, rank)
             total = sum(slot.count for slot in chunks)
-            entry = list(table.layers).index(total)
+            entry = list(table.layers[0]).index(total)
+            assert table.possible[rank, entry]
             live = [
                 sum(c * slot.count for c, slot in zip(vector, chunks, strict=True))
                 for vector in vectors
             ]
-            assert table.live[entry] == max(live)
+            assert table.live[rank, entry] == max(live)
             worst = vectors[live.index(max(live))]
             for kind in others:
                 counts = [kind_counts(where.model, slot)[kind] for slot in chunks]
-                low, high = (column[entry] for column in table.count[kind])
+                low, high = (column[rank, entry] for column in table.count[kind])
                 assert low <= sum(counts) <= high
-                low, high = (column[entry] for column in table.live_count[kind])
+                low, high = (column[rank, entry] for column in table.live_count[kind])
                 # Another vector may be as bad; the table names one of them.
                 assert low <= max(
                     sum(c * n for c, n in zip(vector, counts, strict=True))
