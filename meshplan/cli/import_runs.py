@@ -29,6 +29,7 @@ class _Row:
     layout: str
     name: str
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def cells(self) -> dict[str, str]:
@@ -67,10 +68,12 @@ def import_runs(
     """Read how long the steps in training logs of Megatron-LM or Megatron-Bridge took.
 
     Prints a row for each LOG (`-` is standard input), as `meshplan calibrate` takes them: the
-    median step without warm-up, evaluations and checkpoints.  Each log is one run.
+    median step without warm-up, evaluations and checkpoints.  Each log is one run.  A log of
+    another model or cluster than the scenario's is refused.
     """
     import meshplan
     from meshplan.cli.imports import print_findings
+    from meshplan.cli.logged_run import objections
     from meshplan.scenarios import input_files, resolve_model
     from meshplan.scenarios.importers.megatron_log import read_log_file
     from meshplan.scenarios.importers.steady_steps import steady_step
@@ -81,18 +84,21 @@ def import_runs(
     model = resolve_model(scenario)
     folder = None if target.path is None else os.path.dirname(os.path.realpath(target.path))
     shown = _relative(file, folder)
-    rows, findings = [], []
+    rows, findings, alarms = [], [], []
     for log in logs:
         read = read_log_file(log)
         step = steady_step(read, skip)
         text, notes = _layout_of(read, step, layout, scenario, model)
-        row = _Row(read, step, shown, text, _name(log), (*read.notes, *step.notes, *notes))
+        notes = [*read.notes, *step.notes, *_interrupted(step), *notes]
+        row = _Row(read, step, shown, text, _name(log), tuple(notes),
+                   objections(scenario, text, read, step))  # fmt: skip
         rows.append(row)
-        findings += [f"{row.name}: {said}" for said in (_measured(step), *row.notes, *_judged(
-            scenario, text))]  # fmt: skip
+        findings += [f"{row.name}: {said}" for said in (_measured(step), *row.notes)]
+        alarms += [f"{row.name}: {said}" for said in row.warnings]
     content, doubled = _table(rows, target.path)
     target.deliver(content, {"runs": [_data(row) for row in rows]})
     print_findings([*findings, *doubled])
+    print_findings(alarms, "warning")
 
 
 def _relative(file: str, folder: str | None) -> str:
@@ -142,7 +148,7 @@ def _layout_of(
     text = layout
     if log.arguments is not None:
         part = log.arguments.to_scenario_part(model.layers)
-        refuse_other_run(log.arguments, part, scenario)
+        refuse_other_run(log.arguments, part, scenario, model)
         notes += disagreements(log.arguments, part, scenario, model)
         notes += [f"{said}: put it into the scenario" for said in with_recipe(scenario, part)[1]]
         if layout is None:
@@ -173,15 +179,12 @@ def _stated_batch(text: str | None) -> int | None:
     return read_layout(text).degrees.get("gbs") if text else None
 
 
-def _judged(scenario: Scenario, layout: str) -> list[str]:
-    """What `meshplan calibrate` would say against the row."""
-    from meshplan.solver.check import check
+def _interrupted(step: SteadyStep) -> list[str]:
+    """Iterations of the log that trained nothing."""
+    from meshplan.solver.report.words import counted
 
-    report = check(scenario, layout or None)
-    return [
-        f"the layout is illegal, and calibrate will refuse it: {one.rule}: {one.text}"
-        for one in report.violations[:3]
-    ]
+    kinds = ((step.skipped, "skipped, without an update"), (step.nan, "NaN"))
+    return [f"{counted(n, 'iteration')} of the log {said}" for n, said in kinds if n]
 
 
 def _data(row: _Row) -> dict[str, Any]:
@@ -198,9 +201,11 @@ def _data(row: _Row) -> dict[str, Any]:
             "outliers": step.outliers,
             "faulty": step.faulty,
         },
+        "iterations": {"skipped": step.skipped, "nan": step.nan},
         "tflops_per_gpu": step.tflops,
         "global_batch_size": step.batch,
         "notes": list(row.notes),
+        "warnings": list(row.warnings),
     }
 
 

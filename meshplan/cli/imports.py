@@ -108,12 +108,12 @@ def argument_findings(arguments: MegatronArguments, part: ScenarioPart) -> list[
     return findings
 
 
-def print_findings(findings: list[str]) -> None:
-    """Print findings on standard error, one a line."""
+def print_findings(findings: list[str], label: str = "note") -> None:
+    """Print findings on standard error, one a line, each with a label."""
     from meshplan.scenarios.errors import one_line
 
     for text in findings:
-        click.echo(f"note: {one_line(text)}", err=True)
+        click.echo(f"{label}: {one_line(text)}", err=True)
 
 
 def _yaml(sections: dict[str, Any], origin: str) -> str:

@@ -18,7 +18,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from meshplan.scenarios.errors import InputError
@@ -37,7 +37,8 @@ _NUMBER = r"[ \t]*([0-9]{1,15}(?:\.[0-9]{0,9})?)(?![0-9.]*[eE][-+]?[0-9])"
 _ELAPSED = re.compile(r"elapsed time per iteration \(ms\):" + _NUMBER)
 _TFLOPS = re.compile(r"throughput per GPU \(TFLOP/s/GPU\):" + _NUMBER)
 _BATCH = re.compile(r"global batch size:[ \t]*([0-9]{1,9})")
-_FAULTY = re.compile(r"number of (?:skipped|nan) iterations:[ \t]*([0-9]{1,9})")
+_SKIPPED = re.compile(r"number of skipped iterations:[ \t]*([0-9]{1,9})")
+_NAN = re.compile(r"number of nan iterations:[ \t]*([0-9]{1,9})")
 _STEP_TIME = re.compile(
     r"Step Time :" + _NUMBER + r"s(?:[ \t]*GPU utilization:" + _NUMBER + r"[ \t]*(?:MODEL_)?TFLOP)?"
 )
@@ -64,8 +65,8 @@ class LogStep:
         Model TFLOP/s of one GPU, if stated.
     batch
         Global batch size, if stated.
-    faulty
-        Steps without an update, for a loss scale or a NaN.
+    skipped, nan
+        Steps without an update, as the loss scale was too large; steps whose loss was NaN.
     part
         Which start of the training wrote it: 0 for the first.
     """
@@ -75,8 +76,14 @@ class LogStep:
     step_s: float
     tflops: float | None = None
     batch: int | None = None
-    faulty: int = 0
+    skipped: int = 0
+    nan: int = 0
     part: int = 0
+
+    @property
+    def faulty(self) -> bool:
+        """Whether a step of the line had no update, or no loss."""
+        return self.skipped + self.nan > 0
 
 
 @dataclass(frozen=True)
@@ -236,7 +243,8 @@ def _step(line: int, iteration: int, record: str, part: int) -> LogStep | None:
         step_s=float(elapsed[1]) / 1e3,
         tflops=float(tflops[1]) if tflops and float(tflops[1]) > 0 else None,
         batch=int(batch[1]) if batch else None,
-        faulty=sum(int(number) for number in _FAULTY.findall(record)),
+        skipped=sum(int(number) for number in _SKIPPED.findall(record)),
+        nan=sum(int(number) for number in _NAN.findall(record)),
         part=part,
     )
 
@@ -273,10 +281,12 @@ def _arguments(lines: list[str], name: str) -> MegatronArguments | None:
     if sum(bool(line) for line in block) < 3:
         return None
     try:
-        return read_arguments("\n".join(block), name)
+        found = read_arguments("\n".join(block), name)
     except InputError as error:
         number = None if error.line is None else error.line + start
         raise InputError(error.message, advice=error.advice, file=name, line=number) from None
+    settings = tuple(replace(one, line=one.line + start) for one in found.settings)
+    return replace(found, settings=settings)
 
 
 def _is_dump(line: str) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from meshplan.scenarios.importers.agreement import model_differences
 from meshplan.scenarios.importers.megatron_args import MegatronArguments
 from meshplan.scenarios.importers.megatron_sections import ScenarioPart
+from meshplan.scenarios.model_card import ModelCard
 from meshplan.scenarios.schema import Scenario
 
 
@@ -22,8 +24,10 @@ def _word(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def refuse_other_run(arguments: MegatronArguments, part: ScenarioPart, scenario: Scenario) -> None:
-    """Refuse arguments of another sequence length, precision or number of GPUs.
+def refuse_other_run(
+    arguments: MegatronArguments, part: ScenarioPart, scenario: Scenario, model: ModelCard
+) -> None:
+    """Refuse arguments of another model, sequence length, precision or number of GPUs.
 
     Raises
     ------
@@ -45,6 +49,17 @@ def refuse_other_run(arguments: MegatronArguments, part: ScenarioPart, scenario:
                 f"the run had {words} {ran}, but the scenario has {asked}",
                 "give the scenario of this run.",
             )
+    differences = model_differences(arguments, model)
+    if differences:
+        ran = ", ".join(f"{one.name} {one.value} (line {one.line})" for one in differences)
+        has = ", ".join(f"{one.key} {one.known}" for one in differences)
+        card = ", ".join(f"{one.key}: {one.value}" for one in differences)
+        raise arguments.error(
+            differences[0].name,
+            f"the run had another model: {ran}; the scenario's {model.name} has {has}",
+            f"give the scenario of this run. A changed model is  model: {{card: {model.name}, "
+            f"{card}}}",
+        )
 
 
 __all__ = ["layout_words", "refuse_other_run"]

@@ -35,6 +35,8 @@ class SteadyStep:
     kept, warm_up, outliers, faulty
         Lines of the log that were taken, and that were left out: at the start, as interruptions,
         for steps without an update or of another batch.
+    skipped, nan
+        Iterations without an update, and with a NaN, in the whole log.
     tflops
         Median TFLOP/s of a GPU as the log has it, or None.
     batch
@@ -49,6 +51,8 @@ class SteadyStep:
     warm_up: int
     outliers: int
     faulty: int
+    skipped: int
+    nan: int
     tflops: float | None
     batch: int | None
     notes: tuple[str, ...]
@@ -82,7 +86,13 @@ def steady_step(log: TrainingLog, skip: int | None = None) -> SteadyStep:
             advice="skip fewer, or log more often.",
             file=log.source,
         )
-    sound = [step for step in warm if not step.faulty] or warm
+    sound = [step for step in warm if not step.faulty]
+    if warm and not sound:
+        notes.append(
+            "each line has iterations without an update or with a NaN: the step time is theirs, "
+            "not that of the training"
+        )
+        sound = warm
     batch = next((step.batch for step in reversed(sound) if step.batch is not None), None)
     of_batch = [step for step in sound if step.batch in (batch, None)]
     if len(of_batch) < len(sound):
@@ -100,6 +110,8 @@ def steady_step(log: TrainingLog, skip: int | None = None) -> SteadyStep:
         warm_up=len(cold),
         outliers=len(of_batch) - len(kept),
         faulty=len(warm) - len(of_batch),
+        skipped=sum(step.skipped for step in log.steps),
+        nan=sum(step.nan for step in log.steps),
         tflops=median(rates) if rates else None,
         batch=batch,
         notes=tuple(notes),

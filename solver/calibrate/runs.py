@@ -20,7 +20,11 @@ from meshplan.scenarios.loader import load
 from meshplan.scenarios.schema import Scenario
 from meshplan.scenarios.tables import TableRow, read_table
 from meshplan.scenarios.yaml_reader import shorten
-from meshplan.solver.judge import model_tflops_per_gpu, peak_tflops
+from meshplan.solver.calibrate.plausible import (
+    achieved_tflops,
+    beyond_peak,
+    far_from_predicted,
+)
 
 #: The calibration that ships with meshplan.
 DEFAULT = "default"
@@ -35,8 +39,6 @@ _ADVICE = {
     "tflops_per_gpu": "give TFLOP/s of one GPU, not of a node.",
     "tokens_per_s_per_gpu": "give tokens per second of one GPU, not of the cluster.",
 }
-#: A run this many times slower or faster than predicted is a slip of units.
-_ABSURD = 50.0
 _WEIGHTS = (0.001, 1000.0)
 
 
@@ -222,7 +224,7 @@ class _Reading:
         problem, layout = report.problem, report.layout
         step_s = self._step_s(line, problem, layout, measure, measured)
         base_s = report.cost.time.step_us / 1e6
-        self._plausible(line, measure, measured, step_s / base_s)
+        self._plausible(line, measure, measured, step_s, base_s)
         self._below_peak(line, problem, layout, measure, measured, step_s)
         return Run(
             line=line,
@@ -297,7 +299,7 @@ class _Reading:
             return measured
         if measure == "tokens_per_s_per_gpu":
             return layout.gbs * problem.seq_len / problem.gpus / measured
-        return model_tflops_per_gpu(problem, layout, 1_000_000) / measured
+        return achieved_tflops(problem, layout, 1.0) / measured
 
     def _below_peak(
         self,
@@ -308,28 +310,23 @@ class _Reading:
         measured: float,
         step_s: float,
     ) -> None:
-        tflops = model_tflops_per_gpu(problem, layout, 1_000_000) / step_s
-        label, peak = peak_tflops(problem)
-        if tflops <= peak:
+        peak = beyond_peak(problem, layout, step_s)
+        if peak is None:
             return
+        tflops = achieved_tflops(problem, layout, step_s)
         much = "" if measure == "tflops_per_gpu" else f": {tflops:,.0f} model TFLOP/s of one GPU"
         raise self.error(
-            line,
-            f"{measure} is {measured:g}{much}, more than the {label} peak of {peak:g} of a "
-            f"{problem.node_type.gpu}",
-            _ADVICE[measure],
+            line, f"{measure} is {measured:g}{much}, more than {peak}", _ADVICE[measure]
         )
 
-    def _plausible(self, line: int, measure: str, measured: float, ratio: float) -> None:
-        if 1 / _ABSURD <= ratio <= _ABSURD:
-            return
-        times, than = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
-        often = f"{times:,.0f}" if times < 1e9 else f"{times:.0e}"
-        raise self.error(
-            line,
-            f"{measure} is {measured:g}, {often} times {than} than predicted",
-            _ADVICE[measure],
-        )
+    def _plausible(
+        self, line: int, measure: str, measured: float, step_s: float, base_s: float
+    ) -> None:
+        far = far_from_predicted(step_s, base_s)
+        if far is not None:
+            raise self.error(
+                line, f"{measure} is {measured:g}, {far} than predicted", _ADVICE[measure]
+            )
 
 
 __all__ = ["COLUMNS", "DEFAULT", "MEASURES", "Run", "files_of_runs", "read_runs"]

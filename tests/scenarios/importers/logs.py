@@ -55,5 +55,12 @@ def log_line(
 
 
 def megatron_log(times_ms: Sequence[float]) -> str:
-    """A log of consecutive iterations, the first of which is 1."""
-    return "".join(log_line(number, ms) + "\n" for number, ms in enumerate(times_ms, start=1))
+    """A log of consecutive iterations, the first of which is 1.
+
+    160 TFLOP/s at 4.7 s, and so many more in less time: what Qwen3-30B-A3B has on 64 GPUs with 512
+    sequences of 4096 tokens, in Megatron's counting.
+    """
+    return "".join(
+        log_line(number, ms, tflops=160.0 * 4700.0 / ms) + "\n"
+        for number, ms in enumerate(times_ms, start=1)
+    )
