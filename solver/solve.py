@@ -13,8 +13,9 @@ from meshplan.constraints.memory.stage import RankMemory
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.errors import InputError
 from meshplan.solver.binding import binding
-from meshplan.solver.conflict_text import broken_layout_rules
-from meshplan.solver.conflicts import conflict, floor
+from meshplan.solver.diagnosis.arithmetic import least_floor
+from meshplan.solver.diagnosis.conflict import conflict
+from meshplan.solver.diagnosis.words import broken_layout_rules
 from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import cost, violations
 from meshplan.solver.listings import NOTHING, Wanted, alternative, with_listings
@@ -107,7 +108,7 @@ class _Run:
     def complete(self) -> Plan | Infeasible:
         """The whole search."""
         search, problem = self.search, self.problem
-        if broken_layout_rules(problem) or floor(problem) > problem.capacity:
+        if broken_layout_rules(problem) or least_floor(problem) is None:
             return self._infeasible()
         regions = self.regions = search.regions()
         search.first_good_plans(regions)

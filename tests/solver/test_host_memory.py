@@ -10,7 +10,7 @@ import pytest
 from meshplan.constraints.memory.stage import rank_memory
 from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.problem import Problem
-from meshplan.solver.conflicts import MEMORY
+from meshplan.solver.diagnosis.facts import MEMORY
 from meshplan.solver.results import Infeasible, Plan
 from meshplan.solver.search import Search
 from meshplan.solver.solve import solve

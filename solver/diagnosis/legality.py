@@ -24,10 +24,6 @@ _CODES: dict[str, tuple[str, ...]] = {"dispatcher": DISPATCHERS, "cp_comm": CP_C
 _MOST_PINNED = 4096
 
 
-#: Field of the scenario that fixes how the layers are split.
-PIPELINE_PIN = "options.pipeline_layout"
-
-
 def _divisors(number: int) -> list[int]:
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})

@@ -12,8 +12,9 @@ from meshplan.constraints.pipeline import parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 from meshplan.constraints.split_rules import split_rule
+from meshplan.solver.diagnosis.facts import PIPELINE_PIN
+from meshplan.solver.diagnosis.legality import decision_domains
 from meshplan.solver.judge import active_rules
-from meshplan.solver.legality import PIPELINE_PIN, decision_domains
 
 #: Assignments that are tried for an example of a conflict.
 _MOST_EXAMPLES = 20_000

@@ -1,99 +1,21 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rules import ALL_RULES
-from meshplan.solver.conflict_text import broken_layout_rules
-from meshplan.solver.conflicts import (
-    LIMIT_RULES,
-    MEMORY,
-    Fact,
-    conflict,
-    quickxplain,
-)
+from meshplan.solver.diagnosis.conflict import conflict
+from meshplan.solver.diagnosis.facts import LIMIT_RULES, MEMORY
+from meshplan.solver.diagnosis.words import broken_layout_rules
 from meshplan.solver.judge import active_rules
 from meshplan.solver.results import Conflict
 from meshplan.solver.search import Search
 from tests.solver.oracle import cells, tried
 from tests.solver.small import small, with_capacity
-
-# -- the shrinking procedure -----------------------------------------------------------------------
-
-NAMES = "abcdefgh"
-
-
-def _facts(count: int) -> list[Fact]:
-    return [Fact(name, is_pin=False) for name in NAMES[:count]]
-
-
-@given(
-    st.integers(1, 8),
-    st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=4),
-)
-def test_quickxplain_finds_an_irreducible_core(count: int, clashes: list[set[int]]) -> None:
-    """Tests random monotone predicates: impossible if any of some sets of facts is all there."""
-    facts = _facts(count)
-    forbidden = [frozenset(facts[i] for i in clash) for clash in clashes if max(clash) < count]
-    asked: set[frozenset[Fact]] = set()
-
-    def possible(kept: Any) -> bool:
-        asked.add(frozenset(kept))
-        return not any(clash <= set(kept) for clash in forbidden)
-
-    if possible(facts):
-        return  # the procedure is only asked about what is impossible
-    core = quickxplain(facts, possible)
-    assert not possible(core)
-    for fact in core:
-        assert possible(core - {fact})
-    # Brute force: the core is one of the irreducible sets.
-    irreducible = {
-        frozenset(some)
-        for size in range(1, count + 1)
-        for some in itertools.combinations(facts, size)
-        if not possible(some) and all(possible(set(some) - {fact}) for fact in some)
-    }
-    assert core in irreducible
-
-
-def test_quickxplain_of_what_no_fact_causes_is_empty() -> None:
-    """Tests that where nothing is possible even without facts, none is blamed."""
-    assert quickxplain(_facts(3), lambda kept: False) == frozenset()
-    assert quickxplain([], lambda kept: False) == frozenset()
-
-
-def test_quickxplain_keeps_late_facts() -> None:
-    """Tests that of two cores the one with what a person can change, which is last, is kept."""
-    facts = _facts(4)
-
-    def possible(kept: Any) -> bool:
-        return not {facts[0], facts[1]} <= set(kept) and not {facts[2], facts[3]} <= set(kept)
-
-    assert quickxplain(facts, possible) == {facts[2], facts[3]}
-
-
-def test_quickxplain_asks_few_questions() -> None:
-    """Tests two of 64 facts: at most 2*k*log2(n/k) + 2*k = 24 questions (Junker 2004)."""
-    facts = [Fact(str(i), is_pin=False) for i in range(64)]
-    asked = []
-
-    def possible(kept: Any) -> bool:
-        asked.append(len(kept))
-        return not {facts[11], facts[50]} <= set(kept)
-
-    assert quickxplain(facts, possible) == {facts[11], facts[50]}
-    assert len(asked) <= 25
-
-
-# -- conflicts of scenarios ------------------------------------------------------------------------
 
 
 def _restricted(problem: Problem, paths: set[str]) -> Problem:
