@@ -24,6 +24,8 @@
 ``check``        :func:`check`: the judgement of a layout that a person states
 ``complete``     what a stated layout leaves open
 ``change``       a layout with other degrees
+``changed``      a problem resolved again with some fields of its scenario changed
+``repairs``      the smallest changes that make an infeasible scenario feasible
 ``layout_text``  layouts written as text
 ``results``      what the public functions return
 ``progress``     what a running search reports

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
-from meshplan.constraints.resolve import resolve
-from meshplan.scenarios import from_mapping
+from meshplan.solver.changed import changed_problem, with_node
 from meshplan.solver.found import to_layout
 from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.results import Plan, Relaxation
@@ -142,8 +140,7 @@ def _fields(problem: Problem) -> Iterator[_Relaxed]:
         yield _changed(problem, path, value, f"{text}: free instead")
     layout = problem.asked.get("layout", {})
     if len(layout) > 1:
-        changed = resolve(from_mapping(_with_field(problem.asked, ["layout"], None)))
-        yield _Relaxed("layout", "layout: all pins free", "layout", changed, changed.capacity)
+        yield _changed(problem, "layout", None, "layout: all pins free")
     if problem.layout_string is not None or problem.even_split:
         path, text = "options.pipeline_layout", problem.layout_string or "even"
         yield _changed(problem, path, "auto", f"{path} = {text}: free instead")
@@ -165,37 +162,24 @@ def _fields(problem: Problem) -> Iterator[_Relaxed]:
 
 def _changed(problem: Problem, path: str, value: object, change: str) -> _Relaxed:
     """The problem with one field of its scenario changed, or left open (None)."""
-    changed = resolve(from_mapping(_with_field(problem.asked, path.split("."), value)))
+    changed = changed_problem(problem, {path: value})
     return _Relaxed(path.rpartition(".")[2], change, path, changed, changed.capacity)
-
-
-def _with_field(data: Mapping[str, Any], keys: list[str], value: object) -> dict[str, Any]:
-    first, *rest = keys
-    if rest:
-        return {**data, first: _with_field(data.get(first, {}), rest, value)}
-    kept = {key: part for key, part in data.items() if key != first}
-    return kept if value is None else {**kept, first: value}
 
 
 def _resources(problem: Problem) -> Iterator[_Relaxed]:
     """Hardware that is 10 % better in one figure."""
-    node, cluster = problem.node_type, problem.cluster
+    node = problem.node_type
     for key, title, figures, unit in _RESOURCES:
         changes = {name: now * _STEP for name in figures if (now := getattr(node, name))}
         change = f"{title}: 10 % faster"
         if unit:
             (now,) = (getattr(node, name) for name in figures)
             change += f", {now * _STEP:g} instead of {now:g} {unit}"
-        better = dataclasses.replace(cluster, node_type=node.model_copy(update=changes))
-        changed = dataclasses.replace(problem, cluster=better)
-        yield _Relaxed(key, change, None, changed, problem.capacity)
+        yield _Relaxed(key, change, None, with_node(problem, changes), problem.capacity)
     if problem.uses_host_memory:
         more = node.host_memory_gib * _STEP
-        better = dataclasses.replace(
-            cluster, node_type=node.model_copy(update={"host_memory_gib": more})
-        )
         change = f"host memory: 10 % more, {more:,.0f} instead of {node.host_memory_gib:,.0f} GiB"
-        changed = dataclasses.replace(problem, cluster=better)
+        changed = with_node(problem, {"host_memory_gib": more})
         yield _Relaxed("host_memory", f"{change} a node", None, changed, problem.capacity)
 
 
