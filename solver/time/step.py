@@ -99,6 +99,12 @@ def slot_us(problem: Problem, layout: Layout, slot: Slot) -> int:
     return total
 
 
+def slots_us(problem: Problem, layout: Layout) -> list[int]:
+    """Each slot of the layout for one micro-batch, p2p included."""
+    p2p = evaluate(p2p_us, problem, layout)
+    return [slot_us(problem, layout, slot) + p2p for slot in layout.slots]
+
+
 @dataclass(frozen=True)
 class StepTime:
     """Step time of a layout in whole microseconds, with what it is made of.
@@ -146,8 +152,7 @@ def exposed_exchange_us(total_us: int, bottleneck_us: int) -> int:
 def step_time(problem: Problem, layout: Layout) -> StepTime:
     """Step time of a layout whose slots are set."""
     pp = layout.pp
-    p2p = evaluate(p2p_us, problem, layout)
-    slots = [slot_us(problem, layout, slot) + p2p for slot in layout.slots]
+    slots = slots_us(problem, layout)
     ranks = tuple(sum(slots[rank::pp]) for rank in range(pp))
     bottleneck, heaviest = max(ranks), max(slots)
     most = max(sum(s.count for s in layout.slots[rank::pp]) for rank in range(pp))

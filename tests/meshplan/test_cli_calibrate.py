@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 import meshplan
 from meshplan.cli.app import application
 from meshplan.scenarios.calibration import read_calibration
-from meshplan.solver.calibrate import extras
+from meshplan.solver import extras
 from tests.meshplan.results import ROOT
 from tests.scenarios.importers.logs import DUMP, log_line, megatron_log
 from tests.solver.calibrate.measured import LAYOUTS, write_runs, write_scenarios
