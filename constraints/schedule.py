@@ -86,16 +86,15 @@ def _undominated(vectors: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(kept))
 
 
-def passes(
-    pp: int, vpp: int, ga: int, rank: int, extra: int = 0
-) -> Iterator[tuple[bool, int, int]]:
+def passes(pp: int, vpp: int, ga: int, warmup: int) -> Iterator[tuple[bool, int, int]]:
     """What a rank runs, in order: whether forward, the chunk, the micro-batch.
 
-    Warm-up, then one forward and one backward pass in turn, then the backward passes that are left.
+    ``warmup`` forward passes, then one forward and one backward pass in turn, then the backward
+    passes that are left.
     """
     forward = _all_passes(pp, vpp, ga, True)
     backward = _all_passes(pp, vpp, ga, False)
-    yield from islice(forward, warmup_microbatches(pp, vpp, ga, rank, extra))
+    yield from islice(forward, warmup)
     for one in forward:
         yield one
         yield next(backward)

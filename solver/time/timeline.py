@@ -29,9 +29,8 @@ class Pass:
 def timeline(
     forward_s: Sequence[float],
     backward_s: Sequence[float],
-    pp: int,
+    warmup: Sequence[int],
     ga: int,
-    extra: int = 0,
     most: int | None = None,
 ) -> list[Pass]:
     """Passes of a step in the order of their start.
@@ -43,15 +42,15 @@ def timeline(
     ----------
     forward_s, backward_s
         Seconds of a pass of each slot; slot ``i`` is chunk ``i // pp`` of rank ``i % pp``.
-    pp, ga
-        Pipeline ranks and micro-batches.
-    extra
-        Passes that a rank of an interleaved pipeline runs forward beyond the warm-up.
+    warmup
+        For each of the ``pp`` ranks how many forward passes come before its first backward pass.
+    ga
+        Micro-batches.
     most
         How many of them are wanted; None for the whole step.
     """
-    slots = len(forward_s)
-    queues = [passes(pp, slots // pp, ga, rank, extra) for rank in range(pp)]
+    slots, pp = len(forward_s), len(warmup)
+    queues = [passes(pp, slots // pp, ga, ahead) for ahead in warmup]
     heads = [next(queue, None) for queue in queues]
     free = [0.0] * pp
     done: dict[tuple[bool, int, int], float] = {}

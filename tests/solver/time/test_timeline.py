@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from meshplan.constraints.schedule import warmup_microbatches
 from meshplan.solver.time.timeline import timeline
 from tests.constraints.megatron_schedule import passes
 from tests.solver.time.pipeline_simulation import makespan
@@ -18,12 +19,16 @@ def _times(pp: int, vpp: int) -> tuple[list[float], list[float]]:
     return forward, [2 * one for one in forward]
 
 
+def _warmup(pp: int, vpp: int, ga: int, extra: int = 0) -> list[int]:
+    return [warmup_microbatches(pp, vpp, ga, rank, extra) for rank in range(pp)]
+
+
 @pytest.mark.parametrize("extra", [0, 1])
 @pytest.mark.parametrize(("pp", "vpp", "ga"), SHAPES)
 def test_each_rank_runs_the_frameworks_passes(pp: int, vpp: int, ga: int, extra: int) -> None:
     """Tests order and end against a replay of Megatron-Core's schedules that was written apart."""
     forward, backward = _times(pp, vpp)
-    found = timeline(forward, backward, pp, ga, extra)
+    found = timeline(forward, backward, _warmup(pp, vpp, ga, extra), ga)
     assert max(one.end_s for one in found) == pytest.approx(
         makespan(forward, backward, pp, ga, extra)
     )
@@ -40,10 +45,11 @@ def test_each_rank_runs_the_frameworks_passes(pp: int, vpp: int, ga: int, extra:
 def test_passes_come_by_their_start(pp: int, vpp: int, ga: int) -> None:
     """Tests that a part of the timeline is its beginning, and that no rank runs two at once."""
     forward, backward = _times(pp, vpp)
-    whole = timeline(forward, backward, pp, ga)
+    warmup = _warmup(pp, vpp, ga)
+    whole = timeline(forward, backward, warmup, ga)
     starts = [one.start_s for one in whole]
     assert starts == sorted(starts)
-    assert timeline(forward, backward, pp, ga, most=5) == whole[:5]
+    assert timeline(forward, backward, warmup, ga, most=5) == whole[:5]
     for rank in range(pp):
         own = [one for one in whole if one.rank == rank]
         assert all(one.end_s <= after.start_s for one, after in pairwise(own))
@@ -51,7 +57,7 @@ def test_passes_come_by_their_start(pp: int, vpp: int, ga: int) -> None:
 
 def test_one_micro_batch_goes_through_and_comes_back() -> None:
     """Tests the times of two ranks by hand: 1 s and 2 s forward, then 4 s and 3 s backward."""
-    found = timeline([1.0, 2.0], [3.0, 4.0], pp=2, ga=1)
+    found = timeline([1.0, 2.0], [3.0, 4.0], warmup=[1, 0], ga=1)
     assert [(one.rank, one.forward, one.start_s, one.end_s) for one in found] == [
         (0, True, 0.0, 1.0),
         (1, True, 1.0, 3.0),
