@@ -6,7 +6,9 @@ Source: Megatron-LM d98e8a64 ``core/pipeline_parallel/schedules.py``
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 
 
 def warmup_microbatches(pp: int, vpp: int, ga: int, rank: int, extra: int = 0) -> int:
@@ -82,6 +84,29 @@ def _undominated(vectors: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
         if not any(all(a >= b for a, b in zip(k, vector, strict=True)) for k in kept):
             kept.append(vector)
     return tuple(sorted(kept))
+
+
+def passes(pp: int, vpp: int, ga: int, warmup: int) -> Iterator[tuple[bool, int, int]]:
+    """What a rank runs, in order: whether forward, the chunk, the micro-batch.
+
+    ``warmup`` forward passes, then one forward and one backward pass in turn, then the backward
+    passes that are left.
+    """
+    forward = _all_passes(pp, vpp, ga, True)
+    backward = _all_passes(pp, vpp, ga, False)
+    yield from islice(forward, warmup)
+    for one in forward:
+        yield one
+        yield next(backward)
+    yield from backward
+
+
+def _all_passes(pp: int, vpp: int, ga: int, forward: bool) -> Iterator[tuple[bool, int, int]]:
+    """Passes of one direction: in groups of ``pp`` micro-batches, chunk after chunk."""
+    for start in range(0, ga, pp):
+        for chunk in range(vpp) if forward else reversed(range(vpp)):
+            for micro_batch in range(start, min(start + pp, ga)):
+                yield forward, chunk, micro_batch
 
 
 def live_chunks_total(pp: int, vpp: int, ga: int, rank: int) -> int:

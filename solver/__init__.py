@@ -29,6 +29,7 @@
 ``layout_text``  layouts written as text
 ``results``      what the public functions return
 ``progress``     what a running search reports
+``extras``       a message where an optional library is not installed
 ``time``         step time
 ``calibrate``    the step-time model fitted to measured runs
 ``breakdown``    where the time of a step goes

@@ -53,8 +53,8 @@ def calibrate(
     from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.scenarios.errors import one_line
     from meshplan.solver.calibrate import calibrate as fit_to
-    from meshplan.solver.calibrate.extras import need
     from meshplan.solver.calibrate.runs import files_of_runs
+    from meshplan.solver.extras import need
     from meshplan.solver.report.data import dumps
 
     need("scipy", "calibrate", "meshplan calibrate")

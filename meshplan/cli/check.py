@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from meshplan.cli.options import (
     arguments_option,
+    html_option,
     json_option,
     layout_option,
     quiet_option,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @layout_option
 @arguments_option
 @json_option
+@html_option
 @set_option
 @quiet_option
 @click.pass_context
@@ -35,6 +37,7 @@ def check(
     layout: str | None,
     arguments_file: str | None,
     json_path: str | None,
+    html_path: str | None,
     overrides: tuple[str, ...],
     quiet: bool,
 ) -> None:
@@ -56,13 +59,13 @@ def check(
     With `auto` a key is open though the scenario pins it.
     """  # noqa: D301 - click reads the character, not the two
     import meshplan
-    from meshplan.cli.output import deliver
+    from meshplan.cli.output import deliver, page_file
     from meshplan.cli.whole_file import output_file
 
-    target = output_file(json_path, "--json")
-    scenario, stated = asked_layout(file, overrides, layout, arguments_file, target, quiet)
+    target, page = output_file(json_path, "--json"), page_file(html_path)
+    scenario, stated = asked_layout(file, overrides, layout, arguments_file, [target, page], quiet)
     report = meshplan.check(scenario, stated)
-    ctx.exit(deliver(report, json_path, target, quiet))
+    ctx.exit(deliver(report, json_path, target, quiet, page))
 
 
 def asked_layout(
@@ -70,7 +73,7 @@ def asked_layout(
     overrides: tuple[str, ...],
     layout: str | None,
     arguments_file: str | None,
-    target: WholeFile | None,
+    targets: Sequence[WholeFile | None],
     quiet: bool,
 ) -> tuple[Scenario, Mapping[str, object] | str | None]:
     """The scenario, and the layout that --layout or --args gives.
@@ -89,7 +92,7 @@ def asked_layout(
     if layout is not None and arguments_file is not None:
         raise click.UsageError("--layout and --args both give a layout; use one of them.")
     scenario = meshplan.load(file, overrides)
-    keep_apart([target], {**input_files(scenario), "--args": arguments_file})
+    keep_apart(targets, {**input_files(scenario), "--args": arguments_file})
     if arguments_file is not None:
         return _with_arguments(scenario, arguments_file, quiet)
     return scenario, layout

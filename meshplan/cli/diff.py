@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from meshplan.cli.options import json_option, quiet_option, time_limit_option
+from meshplan.cli.options import html_option, json_option, quiet_option, time_limit_option
 
 
 @click.command(short_help="Compare two plans, decision by decision.")
 @click.argument("first", metavar="A.json")
 @click.argument("second", metavar="B.json")
 @json_option
+@html_option
 @time_limit_option
 @quiet_option
 @click.pass_context
@@ -19,6 +20,7 @@ def diff(
     first: str,
     second: str,
     json_path: str | None,
+    html_path: str | None,
     time_limit_s: float | None,
     quiet: bool,
 ) -> None:
@@ -28,10 +30,10 @@ def diff(
     takes it alone. Both are costed again by this version.
     """
     import meshplan
-    from meshplan.cli.output import deliver
+    from meshplan.cli.output import deliver, page_file
     from meshplan.cli.whole_file import keep_apart, output_file
 
-    target = output_file(json_path, "--json")
-    keep_apart([target], {"A.json": first, "B.json": second})
+    target, page = output_file(json_path, "--json"), page_file(html_path)
+    keep_apart([target, page], {"A.json": first, "B.json": second})
     report = meshplan.diff(first, second, time_limit_s=time_limit_s)
-    ctx.exit(deliver(report, json_path, target, quiet))
+    ctx.exit(deliver(report, json_path, target, quiet, page))

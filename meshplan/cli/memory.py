@@ -6,6 +6,7 @@ import click
 
 from meshplan.cli.options import (
     arguments_option,
+    html_option,
     json_option,
     layout_option,
     quiet_option,
@@ -25,6 +26,7 @@ from meshplan.cli.options import (
     help="Pipeline rank to show item by item; the fullest unless given.",
 )
 @json_option
+@html_option
 @set_option
 @quiet_option
 @click.pass_context
@@ -35,6 +37,7 @@ def memory(
     arguments_file: str | None,
     rank: int | None,
     json_path: str | None,
+    html_path: str | None,
     overrides: tuple[str, ...],
     quiet: bool,
 ) -> None:
@@ -48,10 +51,10 @@ def memory(
     """
     import meshplan
     from meshplan.cli.check import asked_layout
-    from meshplan.cli.output import deliver
+    from meshplan.cli.output import deliver, page_file
     from meshplan.cli.whole_file import output_file
 
-    target = output_file(json_path, "--json")
-    scenario, stated = asked_layout(file, overrides, layout, arguments_file, target, quiet)
+    target, page = output_file(json_path, "--json"), page_file(html_path)
+    scenario, stated = asked_layout(file, overrides, layout, arguments_file, [target, page], quiet)
     report = meshplan.memory(scenario, stated, rank=rank)
-    ctx.exit(deliver(report, json_path, target, quiet))
+    ctx.exit(deliver(report, json_path, target, quiet, page))

@@ -43,6 +43,16 @@ def json_option(command: _Command) -> _Command:
     )(command)
 
 
+def html_option(command: _Command) -> _Command:
+    """Option ``--html PATH``."""
+    return click.option(
+        "--html",
+        "html_path",
+        metavar="PATH",
+        help="Write the report as one HTML file with figures; needs meshplan[report].",
+    )(command)
+
+
 def quiet_option(command: _Command) -> _Command:
     """Option ``--quiet``."""
     return click.option(

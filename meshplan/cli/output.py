@@ -37,9 +37,35 @@ def exit_code(result: Result) -> int:
     return STOPPED if code == DONE and not getattr(result, "proved", True) else code
 
 
-def deliver(result: Result, json_path: str | None, file: WholeFile | None, quiet: bool) -> int:
+def page_file(path: str | None) -> WholeFile | None:
+    """The file of ``--html``, checked; None where there is none.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written, or the libraries that draw the figures are not installed.
+    """
+    if path is None:
+        return None
+    from meshplan.solver.report.html.vega import need_plotting
+
+    need_plotting()
+    return WholeFile(path, "--html")
+
+
+def deliver(
+    result: Result,
+    json_path: str | None,
+    file: WholeFile | None,
+    quiet: bool,
+    page: WholeFile | None = None,
+) -> int:
     """Write and print a result; the exit code that it deserves."""
     code = exit_code(result)
+    if page is not None:
+        from meshplan.solver.report.html.page import html_page
+
+        page.write(html_page(result))
     if json_path is not None:
         from meshplan.solver.report.data import dumps
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from meshplan.cli.options import (
+    html_option,
     json_option,
     quiet_option,
     scenario_argument,
@@ -19,6 +20,7 @@ _WITHIN = 10.0
 @click.command(short_help="Find the best layout, and prove it.")
 @scenario_argument
 @json_option
+@html_option
 @set_option
 @time_limit_option
 @click.option(
@@ -51,6 +53,7 @@ def solve(
     ctx: click.Context,
     file: str,
     json_path: str | None,
+    html_path: str | None,
     overrides: tuple[str, ...],
     time_limit_s: float | None,
     top: int | None,
@@ -64,7 +67,7 @@ def solve(
     Ctrl-C and --time-limit give the best plan so far and what is proved.
     """
     import meshplan
-    from meshplan.cli.output import deliver
+    from meshplan.cli.output import deliver, page_file
     from meshplan.cli.progress import shown_progress
     from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.scenarios import input_files
@@ -72,9 +75,9 @@ def solve(
     if within is not None and not pareto:
         raise click.UsageError("--within is for --pareto: give both.")
     share = (_WITHIN if within is None else within) / 100
-    target = output_file(json_path, "--json")
+    target, page = output_file(json_path, "--json"), page_file(html_path)
     scenario = meshplan.load(file, overrides)
-    keep_apart([target], input_files(scenario))
+    keep_apart([target, page], input_files(scenario))
     with shown_progress(quiet) as progress:
         result = meshplan.solve(
             scenario,
@@ -84,4 +87,4 @@ def solve(
             pareto_within=share if pareto else None,
             binding=binding,
         )
-    ctx.exit(deliver(result, json_path, target, quiet))
+    ctx.exit(deliver(result, json_path, target, quiet, page))

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Path that stands for standard input or standard output.
 DASH = "-"
+#: Options whose files are of one format: its name, and the bytes that such a file can begin with.
+_FORMATS = {"--json": ("JSON", b"{["), "--html": ("HTML", b"<")}
 
 
 class WholeFile:
@@ -85,8 +87,8 @@ class WholeFile:
             return False
         return stat.S_ISREG(own.st_mode) and os.path.samestat(own, other)
 
-    def keep_what_is_no_json(self) -> None:
-        """Refuse to replace a file that holds something else than JSON: a scenario, a log, a table.
+    def keep_other_formats(self) -> None:
+        """Refuse to replace a file of another format: a scenario, a log, a table.
 
         Raises
         ------
@@ -95,16 +97,17 @@ class WholeFile:
         """
         from meshplan.scenarios.errors import InputError
 
-        if self._is_special or not self.path.exists():
+        if self.option not in _FORMATS or self._is_special or not self.path.exists():
             return
+        name, starts = _FORMATS[self.option]
         try:
             with open(self.path, "rb") as file:
                 begin = file.read(1000).lstrip()
         except OSError:  # it may only be written
             return
-        if begin and begin[:1] not in b"{[":
+        if begin and begin[:1] not in starts:
             raise InputError(
-                f"{self.said}, a file that holds no JSON, which would be overwritten",
+                f"{self.said}, a file that holds no {name}, which would be overwritten",
                 advice="give another name, or delete the file.",
             )
 
@@ -157,7 +160,7 @@ class WholeFile:
 def keep_apart(
     outputs: Iterable[WholeFile | None], inputs: Mapping[str, str | Path | None]
 ) -> None:
-    """Refuse an output that is one of the inputs, or another output, or JSON over another file.
+    """Refuse an output that is an input, or another output, or replaces a file of another format.
 
     Parameters
     ----------
@@ -169,7 +172,8 @@ def keep_apart(
     Raises
     ------
     InputError
-        If two are the same file, by whatever names, or ``--json`` would replace what is no JSON.
+        If two are the same file, by whatever names, or ``--json`` would replace what is no JSON, or
+        ``--html`` what is no HTML.
     """
     from meshplan.scenarios.errors import InputError
     from meshplan.scenarios.yaml_reader import shorten
@@ -191,8 +195,7 @@ def keep_apart(
                     f"{file.said}, the same file as {other.option}",
                     advice="give each result a name of its own.",
                 )
-        if file.option == "--json":
-            file.keep_what_is_no_json()
+        file.keep_other_formats()
         known.append(file)
 
 

@@ -6,6 +6,7 @@ import click
 
 from meshplan.cli.options import (
     arguments_option,
+    html_option,
     json_option,
     layout_option,
     quiet_option,
@@ -20,6 +21,7 @@ from meshplan.cli.options import (
 @layout_option
 @arguments_option
 @json_option
+@html_option
 @set_option
 @time_limit_option
 @quiet_option
@@ -30,6 +32,7 @@ def why(
     layout: str | None,
     arguments_file: str | None,
     json_path: str | None,
+    html_path: str | None,
     overrides: tuple[str, ...],
     time_limit_s: float | None,
     quiet: bool,
@@ -44,12 +47,12 @@ def why(
     """
     import meshplan
     from meshplan.cli.check import asked_layout
-    from meshplan.cli.output import deliver
+    from meshplan.cli.output import deliver, page_file
     from meshplan.cli.progress import shown_progress
     from meshplan.cli.whole_file import output_file
 
-    target = output_file(json_path, "--json")
-    scenario, stated = asked_layout(file, overrides, layout, arguments_file, target, quiet)
+    target, page = output_file(json_path, "--json"), page_file(html_path)
+    scenario, stated = asked_layout(file, overrides, layout, arguments_file, [target, page], quiet)
     with shown_progress(quiet) as progress:
         report = meshplan.why(scenario, stated, time_limit_s=time_limit_s, progress=progress)
-    ctx.exit(deliver(report, json_path, target, quiet))
+    ctx.exit(deliver(report, json_path, target, quiet, page))

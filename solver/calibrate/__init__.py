@@ -12,7 +12,6 @@
 ``document``     the calibration as a YAML file that scenarios can name
 ``report``       the result for people
 ``picture``      measured against predicted, before and after
-``extras``       a message where SciPy or Matplotlib is not installed
 ===============  =============================================================================
 
 SciPy does the fit and Matplotlib the picture; neither is needed elsewhere, so both are extras.

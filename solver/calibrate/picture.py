@@ -6,8 +6,8 @@ import io
 import math
 from typing import TYPE_CHECKING, Any
 
-from meshplan.solver.calibrate.extras import need
 from meshplan.solver.calibrate.wording import shortened
+from meshplan.solver.extras import need
 from meshplan.solver.judge import model_tflops_per_gpu
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from meshplan.scenarios.calibration import Calibration, default_calibration, read_calibration
 from meshplan.solver.calibrate.determined import MOST_LEFT, PRIOR_SD, Kept
-from meshplan.solver.calibrate.extras import need
 from meshplan.solver.calibrate.findings import Parameter, RunError
 from meshplan.solver.calibrate.fit import WILD, Fit, fit
 from meshplan.solver.calibrate.predict import CANDIDATES, Predictor
@@ -26,6 +25,7 @@ from meshplan.solver.calibrate.validate import (
     ties,
 )
 from meshplan.solver.calibrate.wording import provenance, what_to_know
+from meshplan.solver.extras import need
 from meshplan.solver.report.data import RESULT_VERSION
 
 if TYPE_CHECKING:

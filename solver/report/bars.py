@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 #: Parts of a memory bar: keys of a stage, sign, colour, word.
-_MEMORY_PARTS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
+MEMORY_PARTS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (("weights_gib",), "█", "blue", "weights"),
     (("gradients_gib",), "▓", "cyan", "gradients"),
     (("optimizer_gib",), "▒", "magenta", "optimizer"),
@@ -78,7 +78,7 @@ def _memory_bar(stage: dict[str, Any], memory: dict[str, Any], cells: int) -> Te
     line = min(cells - 1, int(memory["capacity_gib"] / scale * (cells - 1)))
     filled: list[tuple[str, str]] = []
     total = 0.0
-    for keys, sign, colour, _ in _MEMORY_PARTS:
+    for keys, sign, colour, _ in MEMORY_PARTS:
         total += sum(stage[key] for key in keys)
         end = min(cells, round(total / scale * (cells - 1)))
         filled += [(sign, colour)] * (end - len(filled))
@@ -94,16 +94,26 @@ def _legend(width: int) -> Text:
     """Signs of the parts, on as few lines of equally many parts as ``width`` allows."""
     from rich.text import Text
 
-    whole = sum(len(f"{sign} {word}  ") for _, sign, _, word in _MEMORY_PARTS) - 2
+    whole = sum(len(f"{sign} {word}  ") for _, sign, _, word in MEMORY_PARTS) - 2
     lines = -(-whole // max(1, width))
-    a_line = -(-len(_MEMORY_PARTS) // lines)
+    a_line = -(-len(MEMORY_PARTS) // lines)
     legend = Text(style="dim")
-    for index, (_, sign, colour, word) in enumerate(_MEMORY_PARTS):
+    for index, (_, sign, colour, word) in enumerate(MEMORY_PARTS):
         if index:
             legend.append("  " if index % a_line else "\n")
         legend.append(sign, style=f"not dim {colour}")
         legend.append(f" {word}")
     return legend
+
+
+def time_parts(time: dict[str, Any]) -> list[tuple[str, float]]:
+    """Parts of the step in seconds, the largest first; the smallest ones as one, at the end."""
+    step_s = time["step_s"]
+    parts = sorted(time["breakdown"].items(), key=lambda part: -part[1])
+    shown = [(name.replace("_", " "), value) for name, value in parts
+             if value >= _LEAST_SHARE * step_s]  # fmt: skip
+    rest = step_s - sum(value for _, value in shown)
+    return [*shown, ("everything else", rest)] if rest > 5e-7 else shown
 
 
 def time_bars(time: dict[str, Any], width: int) -> RenderableType:
@@ -113,19 +123,14 @@ def time_bars(time: dict[str, Any], width: int) -> RenderableType:
     from rich.table import Table
 
     step_s = time["step_s"]
-    parts = sorted(time["breakdown"].items(), key=lambda part: -part[1])
-    shown = [part for part in parts if part[1] >= _LEAST_SHARE * step_s]
-    rest = step_s - sum(value for _, value in shown)
-    if rest > 5e-7:
-        shown.append(("everything else", rest))
     cells = max(10, width - _TIME_TEXT)
     table = Table.grid(padding=(0, 1))
     for justify in ("left", "right", "right", "left"):
         table.add_column(justify=justify, no_wrap=True)
-    for name, value in shown:
+    for name, value in time_parts(time):
         share = value / step_s
         bar = "█" * round(share * cells)
-        table.add_row(name.replace("_", " "), seconds(value), f"{share:.1%}", bar or "▏")
+        table.add_row(name, seconds(value), f"{share:.1%}", bar or "▏")
     return Group(_title("Time of a step"), Padding(table, (0, 0, 0, _INDENT)))
 
 

@@ -130,19 +130,10 @@ def _term_table(comparison: dict[str, Any], labels: tuple[str, str]) -> Table:
     """Terms that differ, the largest difference first; the rest as one row; the sum."""
     table = _grid("left", "right", "right", "right", "right")
     table.add_row("", *labels, "difference", "", style="dim")
-    first, second = _names(comparison)
+    first, second = names = _names(comparison)
     base = comparison[f"{second}_s"]
-    terms = sorted(comparison["terms"], key=lambda term: -abs(term["difference_s"]))
-    shown = [term for term in terms if abs(term["difference_s"]) >= _LEAST_SHARE * base]
-    rest = [term for term in terms if term not in shown]
-    for term in shown:
+    for term in shown_terms(comparison, names):
         table.add_row(term["name"].replace("_", " "), *_cells(term, first, second, base))
-    if any(term[f"{first}_s"] or term[f"{second}_s"] for term in rest):
-        keys = (f"{first}_s", f"{second}_s", "difference_s")
-        table.add_row(
-            "everything else",
-            *_cells({key: sum(term[key] for term in rest) for key in keys}, first, second, base),
-        )
     table.add_row("step", *_cells(comparison, first, second, base), style="bold")
     batches = [comparison["micro_batches"][name] for name in (first, second)]
     heads = [f"{one['number']:,} × {seconds(one['each_s'])}" for one in batches]
@@ -150,17 +141,31 @@ def _term_table(comparison: dict[str, Any], labels: tuple[str, str]) -> Table:
     return table
 
 
+def shown_terms(comparison: dict[str, Any], names: tuple[str, str]) -> list[dict[str, Any]]:
+    """Terms that differ, the largest difference first; the rest as one."""
+    keys = (*(f"{name}_s" for name in names), "difference_s")
+    least = _LEAST_SHARE * comparison[keys[1]]
+    terms = sorted(comparison["terms"], key=lambda term: -abs(term["difference_s"]))
+    shown = [term for term in terms if abs(term["difference_s"]) >= least]
+    rest = [term for term in terms if abs(term["difference_s"]) < least]
+    if any(term[key] for term in rest for key in keys[:2]):
+        sums = {key: sum(term[key] for term in rest) for key in keys}
+        shown.append({"name": "everything else", **sums})
+    return shown
+
+
 def _cells(entry: dict[str, Any], first: str, second: str, base: float) -> tuple[str, ...]:
     difference = entry["difference_s"]
     return (
         seconds(entry[f"{first}_s"]),
         seconds(entry[f"{second}_s"]),
-        _signed(difference),
+        signed(difference),
         f"{difference / base:+.1%}",
     )
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A difference of times: ``+1.20 s``."""
     return ("-" if value < 0 else "+") + seconds(abs(value))
 
 
@@ -170,32 +175,38 @@ def flip_table(found: list[dict[str, Any]]) -> Table:
 
     table = _grid("left", "left", "left")
     for flip in found:
-        text, style = _flip_text(flip)
-        change = f"{flip['decision']} {flip['from']} → {flip['to']}"
-        if flip["with"]:
-            change += f", with {' and '.join(flip['with'])}"
-        if flip["decision"] == "pipeline":
-            change = "pipeline: the other split"
-        table.add_row(Text(change), Text(flip["status"], style=style), Text(text))
+        change, status, text = flip_text(flip)
+        style = "green" if status == "ok" else "red"
+        table.add_row(Text(change), Text(status, style=style), Text(text))
     return table
 
 
-def _flip_text(flip: dict[str, Any]) -> tuple[str, str]:
+def flip_text(flip: dict[str, Any]) -> tuple[str, str, str]:
+    """A decision changed alone: the change, what it makes of the layout, and what that costs."""
+    change = f"{flip['decision']} {flip['from']} → {flip['to']}"
+    if flip["with"]:
+        change += f", with {' and '.join(flip['with'])}"
+    if flip["decision"] == "pipeline":
+        change = "pipeline: the other split"
+    return change, flip["status"], _flip_figures(flip)
+
+
+def _flip_figures(flip: dict[str, Any]) -> str:
     if flip["status"] == "illegal":
-        return ", ".join(one["rule"] for one in flip["rules"]), "red"
+        return ", ".join(one["rule"] for one in flip["rules"])
     parts = []
     if flip["status"] == "overfull":
         where = f"on rank {flip['rank']} ({EVENT_WORDS[flip['event']]})"
         over = f"{flip['over_gib']:.1f} GiB too much {where}"
         parts.append(over if flip["over_gib"] else "too much host memory")
     if flip["step_s"] is not None:
-        parts.append(f"{seconds(flip['step_s'])} ({_signed(flip['difference_s'])})")
+        parts.append(f"{seconds(flip['step_s'])} ({signed(flip['difference_s'])})")
     if flip["status"] == "ok":
         over = f" ({flip['over_gib']:.1f} of the headroom)" if flip["over_gib"] else ""
         parts.append(f"{flip['peak_gib']:.1f} GiB{over}")
     if _SPLITS[flip["split"]]:
         parts.append(_SPLITS[flip["split"]])
-    return ", ".join(parts), "green" if flip["status"] == "ok" else "red"
+    return ", ".join(parts)
 
 
 __all__ = ["band_text", "comparison_sections", "field_table", "figures", "time_text"]

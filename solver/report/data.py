@@ -15,6 +15,7 @@ from meshplan.constraints.memory.stage import PARTS, RankMemory
 from meshplan.constraints.memory.verdict import verdict
 from meshplan.constraints.pipeline import format_layout
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.constraints.schedule import warmup_microbatches
 from meshplan.solver.breakdown import step_breakdown_us
 from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu, peak_tflops
@@ -28,6 +29,7 @@ from meshplan.solver.results import (
     Relaxation,
     Unknown,
 )
+from meshplan.solver.time.step import slots_us
 from meshplan.solver.time.trust import error_band
 
 #: Version of the contract.
@@ -193,7 +195,16 @@ def _pipeline_data(problem: Problem, layout: Layout, cost: Cost | None) -> dict[
             for index, slot in enumerate(layout.slots)
         ],
         "even": None if cost is None else _even_data(problem, layout),
+        "slot_s": None if cost is None else _slot_seconds(problem, layout),
+        "warm_up": [
+            warmup_microbatches(layout.pp, layout.vpp, layout.ga, rank, problem.extra_warmup)
+            for rank in range(layout.pp)
+        ],
     }
+
+
+def _slot_seconds(problem: Problem, layout: Layout) -> list[float]:
+    return [_seconds(time_us / 1e6) for time_us in slots_us(problem, layout)]
 
 
 def _even_data(problem: Problem, layout: Layout) -> dict[str, Any] | None:

@@ -27,13 +27,14 @@ _LABELS = ("A", "B")
 
 def diff_sections(report: DiffReport, data: dict[str, Any]) -> Iterator[RenderableType]:
     """The answer in words, what differs, time by part, single changes."""
-    yield panel(report.problem.name, data["status"], _verdict(data), _rows(report, data))
+    yield panel(report.problem.name, data["status"], verdict(data), rows(report, data))
     if data["fields"]:
         yield field_table(data["fields"], _LABELS)
     yield from comparison_sections(data, _LABELS)
 
 
-def _verdict(data: dict[str, Any]) -> str:
+def verdict(data: dict[str, Any]) -> str:
+    """The answer in a sentence or three."""
     if not data["differences"] and not data["fields"]:
         return "A and B are the same layout of the same scenario."
     if data["comparison"] is None:
@@ -45,7 +46,8 @@ def _verdict(data: dict[str, Any]) -> str:
     return f"{text}. {band_text(comparison)}".strip()
 
 
-def _rows(report: DiffReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rows(report: DiffReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Question, and the layouts side by side: labels and figures; an empty pair is a gap."""
     yield from question_rows(report.problem)
     yield "", ""
     for label, name in zip(_LABELS, DIFF_NAMES, strict=True):

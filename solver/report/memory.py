@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 #: Keys of a check's data that say nothing of memory, and the one advisory that does.
 _LEFT_OUT = ("time", "placement")
 _KEPT_ADVICE = "idle-setting"
-_PART_WORDS = {
+#: Parts of a rank's memory, in words.
+PART_WORDS = {
     "weights": "weights",
     "gradients": "gradients",
     "optimizer": "optimizer state",
@@ -125,7 +126,7 @@ def _item_table(memory: dict[str, Any]) -> Table:
         items = [item for item in memory["items"]["parts"] if item["part"] == part]
         if not items:
             continue
-        table.add_row(f"[bold]{_PART_WORDS[part]}[/]", f"[bold]{stage[f'{part}_gib']:.2f}[/]", "")
+        table.add_row(f"[bold]{PART_WORDS[part]}[/]", f"[bold]{stage[f'{part}_gib']:.2f}[/]", "")
         for item in sorted(items, key=lambda item: -item["gib"]):
             table.add_row("", f"{item['gib']:.2f}", item["name"])
     return table

@@ -46,41 +46,40 @@ def _bullet(text: str) -> RenderableType:
 
 def violations(found: list[dict[str, Any]]) -> RenderableType:
     """Broken rules with their numbers and the nearest legal values."""
-    rows = []
-    for one in found:
-        near = [
-            f"{name} = {' or '.join(map(str, values))}" for name, values in one["nearest"].items()
-        ]
-        text = one["text"]
-        if near:
-            one_of = ", any one of" if len(near) > 1 else ""
-            text += f"\nnearest legal{one_of}: {'; '.join(near)}"
-        rows.append((one["rule"], text))
+    rows = [(one["rule"], violation_text(one)) for one in found]
     return _section("Rules broken", rows, "bold red")
+
+
+def violation_text(one: dict[str, Any]) -> str:
+    """A broken rule in words, and on a line of its own the nearest legal values."""
+    near = [f"{name} = {' or '.join(map(str, values))}" for name, values in one["nearest"].items()]
+    if not near:
+        return str(one["text"])
+    one_of = ", any one of" if len(near) > 1 else ""
+    return f"{one['text']}\nnearest legal{one_of}: {'; '.join(near)}"
 
 
 def conflicts(found: list[dict[str, Any]]) -> RenderableType:
     """Facts that clash, in the user's numbers."""
-    rows = []
-    for one in found:
-        name = " + ".join([*one["rules"], *one["pins"]])
-        note = (
-            ""
-            if one["minimal"]
-            else "\n(not proved minimal: some of these may be beside the point)"
-        )
-        rows.append((name, one["text"] + note))
+    rows = [conflict_row(one) for one in found]
     title = "Why nothing fits" if len(rows) == 1 else "Why nothing fits, each reason by itself"
     return _section(title, rows, "bold red")
 
 
+def conflict_row(one: dict[str, Any]) -> tuple[str, str]:
+    """What takes part in a conflict, and the conflict in words."""
+    note = "" if one["minimal"] else "\n(not proved minimal: some of these may be beside the point)"
+    return " + ".join([*one["rules"], *one["pins"]]), one["text"] + note
+
+
 def repairs(found: list[dict[str, Any]]) -> RenderableType:
     """Changes that would make a layout possible."""
-    rows = [
-        ("", str(one.get("change", one)) + (" (verified)" if one.get("verified") else ""))
-        for one in found
-    ]
-    return _section("What would help", rows)
+    return _section("What would help", (("", repair_text(one)) for one in found))
+
+
+def repair_text(one: dict[str, Any]) -> str:
+    """A change that would make a layout possible, and whether that was tried."""
+    return str(one.get("change", one)) + (" (verified)" if one.get("verified") else "")
 
 
 def alternatives(data: dict[str, Any]) -> RenderableType:

@@ -40,11 +40,13 @@ _IF_SO = {"fits": "would fit", "tight": "would be tight", "overfull": "would not
 
 def summary(problem: Problem, data: dict[str, Any]) -> RenderableType:
     """Panel with the answer in words and the figures that matter most."""
-    return panel(problem.name, data["status"], _verdict(problem, data), _rows(problem, data))
+    return panel(problem.name, data["status"], verdict(problem, data), rows(problem, data))
 
 
-def panel(name: str, status: str, verdict: str, rows: Iterable[tuple[str, str]]) -> RenderableType:
-    """A frame in the colour of the status: the verdict, and below it labelled figures."""
+def panel(
+    name: str, status: str, answer: str, figures: Iterable[tuple[str, str]]
+) -> RenderableType:
+    """A frame in the colour of the status: the answer, and below it labelled figures."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.panel import Panel
@@ -55,17 +57,18 @@ def panel(name: str, status: str, verdict: str, rows: Iterable[tuple[str, str]])
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for label, text in rows:
+    for label, text in figures:
         table.add_row(label, Text(text))
     return Panel(
-        Group(Padding(Text(verdict, style=f"bold {style}"), (0, 0, 1, 0)), table),
+        Group(Padding(Text(answer, style=f"bold {style}"), (0, 0, 1, 0)), table),
         title=Text(name, style="bold"),
         title_align="left",
         border_style=style,
     )
 
 
-def _verdict(problem: Problem, data: dict[str, Any]) -> str:
+def verdict(problem: Problem, data: dict[str, Any]) -> str:
+    """The answer in a sentence or three."""
     status: str = data["status"]
     if status == "ok":
         return _fit_text(data["memory"])
@@ -125,7 +128,8 @@ def question_rows(problem: Problem) -> Iterator[tuple[str, str]]:
     yield "cluster", _cluster_text(problem)
 
 
-def _rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Question, layout, throughput and memory: labels and figures; an empty pair is a gap."""
     model = problem.model
     yield from question_rows(problem)
     if data["layout"] is None:

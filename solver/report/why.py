@@ -20,19 +20,24 @@ _OPTIMUM = {"optimal": "the optimum", "feasible": "the best plan found in the ti
 
 def why_sections(report: WhyReport, data: dict[str, Any]) -> Iterator[RenderableType]:
     """The answer in words, rules broken, what differs, time by part, single changes."""
-    yield panel(report.problem.name, data["status"], _verdict(data), _rows(report, data))
+    yield panel(report.problem.name, data["status"], verdict(data), rows(report, data))
     if data["given"]["violations"]:
         yield violations(data["given"]["violations"])
     if data["optimum"]["conflicts"]:
         yield conflicts(data["optimum"]["conflicts"])
-    if data["given"]["violations"]:
-        # A change that mends nothing says nothing, and there are many.
-        data = {**data, "flips": [one for one in data["flips"] if one["status"] != "illegal"]}
-    yield from comparison_sections(data, WHY_NAMES)
+    yield from comparison_sections(telling(data), WHY_NAMES)
     yield from remarks({"assumed": data["given"]["assumed"]})
 
 
-def _verdict(data: dict[str, Any]) -> str:
+def telling(data: dict[str, Any]) -> dict[str, Any]:
+    """``data`` without changes that mend nothing of an illegal layout: they say nothing."""
+    if not data["given"]["violations"]:
+        return data
+    return {**data, "flips": [one for one in data["flips"] if one["status"] != "illegal"]}
+
+
+def verdict(data: dict[str, Any]) -> str:
+    """The answer in a sentence or three."""
     status, given, optimum = data["status"], data["given"], data["optimum"]
     if status == "illegal":
         return f"Illegal: this layout breaks {counted(len(given['violations']), 'rule')}."
@@ -78,7 +83,8 @@ def _reason(data: dict[str, Any]) -> str:
     return ""
 
 
-def _rows(report: WhyReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rows(report: WhyReport, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Question, and the layouts side by side: labels and figures; an empty pair is a gap."""
     yield from question_rows(report.problem)
     yield "", ""
     yield "given", figures(data["given"], None)

@@ -11,5 +11,6 @@
 ``ends``         embedding, loss, MTP projection, pipeline p2p
 ``update``       gradient exchange and optimizer
 ``step``         :func:`step_time`: the step of a concrete layout
+``timeline``     when each pass of a pipeline runs
 ===============  =============================================================================
 """

@@ -101,14 +101,15 @@ def slot_us(problem: Problem, layout: Layout, slot: Slot) -> int:
 
 
 def slots_us(problem: Problem, layout: Layout) -> list[int]:
-    """Every slot for one micro-batch, without p2p; slots that hold the same are timed once."""
+    """Each slot for one micro-batch, p2p included; slots that hold the same are timed once."""
+    p2p = evaluate(p2p_us, problem, layout)
     known: dict[tuple[object, ...], int] = {}
     times = []
     for slot in layout.slots:
         kinds = problem.model.layer_kinds[slot.first : slot.first + slot.count]
         content = (kinds, slot.embedding, slot.mtp, slot.loss)
         if content not in known:
-            known[content] = slot_us(problem, layout, slot)
+            known[content] = slot_us(problem, layout, slot) + p2p
         times.append(known[content])
     return times
 
@@ -167,8 +168,7 @@ def exposed_exchange_us(total_us: int, bottleneck_us: int) -> int:
 def step_time(problem: Problem, layout: Layout) -> StepTime:
     """Step time of a layout whose slots are set."""
     pp = layout.pp
-    p2p = evaluate(p2p_us, problem, layout)
-    slots = [time + p2p for time in slots_us(problem, layout)]
+    slots = slots_us(problem, layout)
     ranks = tuple(sum(slots[rank::pp]) for rank in range(pp))
     bottleneck = sum(max(slots[first : first + pp]) for first in range(0, len(slots), pp))
     heaviest = max(slots)

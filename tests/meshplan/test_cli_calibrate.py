@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 import meshplan
 from meshplan.cli.app import application
 from meshplan.scenarios.calibration import read_calibration
-from meshplan.solver.calibrate import extras
+from meshplan.solver import extras
 from tests.meshplan.results import ROOT
 from tests.solver.calibrate.measured import LAYOUTS, write_runs
 

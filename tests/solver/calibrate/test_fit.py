@@ -11,7 +11,8 @@ import pytest
 import meshplan
 from meshplan.scenarios.calibration import default_calibration, read_calibration
 from meshplan.scenarios.errors import InputError
-from meshplan.solver.calibrate import CalibrationReport, extras, picture
+from meshplan.solver import extras
+from meshplan.solver.calibrate import CalibrationReport, picture
 from meshplan.solver.calibrate.wording import shortened
 from tests.solver.calibrate.measured import HELD_OUT, LAYOUTS, TRUTH, stated, true_s, write_runs
 

@@ -74,7 +74,10 @@ def test_plan_has_the_keys_of_the_contract() -> None:
     assert set(data["layout"]) == {
         "tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "mbs", "ga", "gbs", "gpus", "cp_comm",
     }  # fmt: skip
-    assert set(data["pipeline"]) == {"layout", "slots", "even"}
+    assert set(data["pipeline"]) == {"layout", "slots", "even", "slot_s", "warm_up"}
+    assert len(data["pipeline"]["slot_s"]) == len(data["pipeline"]["slots"]) == 4
+    assert data["pipeline"]["warm_up"] == [4, 2]  # 2*(pp-rank-1) + (vpp-1)*pp, pp = vpp = 2
+    assert data["alternatives"][0]["pipeline"]["slot_s"] is None
     assert set(data["pipeline"]["slots"][0]) == {
         "rank", "chunk", "layers", "embedding", "mtp", "loss",
     }  # fmt: skip

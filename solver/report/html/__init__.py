@@ -1,0 +1,18 @@
+"""Results as an HTML page, and as fragments for notebooks.
+
+==============  ================================================
+``page``        :func:`html_page`: the whole page, which needs no other file
+``heading``     the answer, the figures that matter most, the question
+``layout``      sections: memory by rank, time of a step, placement
+``pipeline``    section: pipeline slots and schedule
+``plans``       sections: Pareto front, ranking, alternatives, relaxations
+``compare``     sections: two layouts side by side
+``remarks``     sections that are lists
+``content``     what sections consist of
+``figures``     drawings as Altair charts
+``vega``        charts as Vega specifications, and Vega itself
+``templates``   HTML, style, script
+==============  ================================================
+
+A page is made from the JSON of its result alone, but for the words of its head.
+"""

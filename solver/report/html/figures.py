@@ -1,0 +1,188 @@
+"""Figures drawn with Altair: a drawing's rows as a Vega-Lite chart.
+
+Colours are names of CSS variables, so that one figure suits a light page, a dark one, and paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from meshplan.solver.report.html.content import Drawing
+
+Chart: TypeAlias = "alt.LayerChart | alt.FacetChart"
+
+#: Pixels of a row of bars, and of a figure that has none.
+_ROW, _HEIGHT = 24, 280
+_TEXT, _PAGE = "var(--text)", "var(--page)"
+#: Pixels below which a bar has no room for its label.
+_LETTER = 7
+
+
+def chart(drawing: Drawing) -> Chart:
+    """The chart of a drawing, as wide as what it stands in."""
+    drawn: Chart = _CHARTS[drawing.kind](drawing.rows)
+    return drawn.properties(width="container", description=drawing.label)
+
+
+def _memory(rows: list[dict[str, Any]]) -> Chart:
+    """Stacked bars by rank, and the capacity as a line."""
+    import altair as alt
+
+    base = _base(rows)
+    bars = base.mark_bar(stroke=_PAGE, strokeWidth=1).encode(
+        x=alt.X("from:Q", title="GiB"),
+        x2="to:Q",
+        y=_ranks(),
+        color=_own_color(),
+        tooltip=["rank:O", "part:N", "gib:Q", "peak:Q", "event:N"],
+    )
+    line = (
+        _base(rows[:1])
+        .mark_rule(stroke=_TEXT, strokeWidth=2, strokeDash=[6, 3])
+        .encode(x="capacity:Q", tooltip=["capacity:Q"])
+    )
+    return alt.layer(bars, line)
+
+
+def _time(rows: list[dict[str, Any]]) -> Chart:
+    """A bar for each part, with its share at the end."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        x=alt.X("seconds:Q", title="s"),
+        y=alt.Y("part:N", sort=None, title=None),
+        tooltip=["part:N", "text:N", alt.Tooltip("share:Q", format=".1%")],
+    )
+    labels = base.mark_text(align="left", dx=4, color=_TEXT).encode(
+        text=alt.Text("share:Q", format=".1%")
+    )
+    return alt.layer(base.mark_bar(color="var(--s1)"), labels)
+
+
+def _slots(rows: list[dict[str, Any]]) -> Chart:
+    """Stacked bars by rank, one piece a slot, with what it holds."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        y=_ranks(),
+        tooltip=["rank:O", "chunk:O", "holds:N", "seconds:Q"],
+    )
+    bars = base.mark_bar(stroke=_PAGE, strokeWidth=1).encode(
+        x=alt.X("start:Q", title="s"), x2="end:Q", color=_own_color()
+    )
+    return alt.layer(bars, _inside(base, "holds"))
+
+
+def _schedule(rows: list[dict[str, Any]]) -> Chart:
+    """A bar for each pass, with its micro-batch; later chunks of a rank are paler."""
+    import altair as alt
+
+    chunks = max(row["chunk"] for row in rows)
+    base = _base(rows).encode(
+        y=_ranks(),
+        tooltip=["rank:O", "chunk:O", "pass:N", "micro-batch:N", "start:Q", "end:Q"],
+    )
+    bars = base.mark_bar(stroke=_PAGE, strokeWidth=0.5, aria=False).encode(
+        x=alt.X("start:Q", title="s since the start of the step"), x2="end:Q", color=_own_color()
+    )
+    if chunks:
+        scale = alt.Scale(domain=[0, chunks], range=[1, 0.55])
+        bars = bars.encode(opacity=alt.Opacity("chunk:Q", scale=scale, legend=None))
+    return alt.layer(bars, _inside(base, "micro-batch"))
+
+
+def _pareto(rows: list[dict[str, Any]]) -> Chart:
+    """Step time against memory; the plan of the page has a ring."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        x=alt.X(
+            "relative:Q",
+            title="step time against this plan",
+            axis=alt.Axis(format="+.0%"),
+            scale=alt.Scale(zero=False, nice=True),
+        ),
+        y=alt.Y("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=False)),
+        tooltip=["layout:N", alt.Tooltip("relative:Q", format="+.1%"), "gib:Q", "dp:Q"],
+    )
+    points = base.mark_point(filled=True, color="var(--s1)", size=70, opacity=1)
+    ring = base.transform_filter("datum.shown").mark_point(
+        stroke=_TEXT, strokeWidth=2, size=260, opacity=1
+    )
+    labels = base.mark_text(dy=-12, color=_TEXT).encode(text="text:N")
+    return alt.layer(points, ring, labels).properties(height=_HEIGHT)
+
+
+def _relaxations(rows: list[dict[str, Any]]) -> Chart:
+    """A bar for each gain of throughput."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        x=alt.X("gain:Q", title="gain of throughput", axis=alt.Axis(format="+.0%")),
+        y=alt.Y("change:N", sort=None, title=None),
+        tooltip=["what:N", alt.Tooltip("gain:Q", format="+.1%")],
+    )
+    labels = base.mark_text(align="left", dx=4, color=_TEXT).encode(
+        text=alt.Text("gain:Q", format="+.1%")
+    )
+    return alt.layer(base.mark_bar(color="var(--s2)"), labels)
+
+
+def _terms(rows: list[dict[str, Any]]) -> Chart:
+    """A bar for each difference, to the right of zero where the first layout takes more."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        x=alt.X("difference:Q", title="difference, s"),
+        y=alt.Y("part:N", sort=None, title=None),
+        tooltip=["part:N", "text:N"],
+    )
+    return alt.layer(base.mark_bar().encode(color=_own_color()))
+
+
+def _base(rows: list[dict[str, Any]]) -> alt.Chart:
+    import altair as alt
+
+    return alt.Chart(alt.InlineData(values=rows), height={"step": _ROW})
+
+
+def _ranks() -> alt.Y:
+    import altair as alt
+
+    return alt.Y("rank:O", title="pipeline rank", scale=alt.Scale(padding=0.12))
+
+
+def _own_color() -> alt.Color:
+    """The colour that a row names."""
+    import altair as alt
+
+    return alt.Color("color:N", scale=None, legend=None)
+
+
+def _inside(base: alt.Chart, field: str) -> alt.Chart:
+    """Labels in the middle of bars that have room for them."""
+    import altair as alt
+
+    room = f"scale('x', datum.end) - scale('x', datum.start) > {_LETTER} * length(datum['{field}'])"
+    marks: alt.Chart = base.transform_calculate(middle="(datum.start + datum.end) / 2").mark_text(
+        color=_PAGE, fontSize=11, aria=False, opacity=alt.expr(f"{room} ? 1 : 0")
+    )
+    return marks.encode(x="middle:Q", text=f"{field}:N")
+
+
+_CHARTS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "memory": _memory,
+    "time": _time,
+    "slots": _slots,
+    "schedule": _schedule,
+    "pareto": _pareto,
+    "relaxations": _relaxations,
+    "terms": _terms,
+}
+
+
+__all__ = ["chart"]
