@@ -68,7 +68,7 @@ class _Refusal(Exception):
         self.message, self.advice, self.line = message, advice, line
 
 
-class _Graph(yaml.SafeLoader):
+class NodeGraph(yaml.SafeLoader):
     """PyYAML's node graph with our scalars, and limits that hold while it is built."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
@@ -97,7 +97,7 @@ for _name, _pattern, _first in (
     ("bool", _BOOLEAN, "tTfF"),
     ("null", _NULL, ["~", "n", "N", ""]),
 ):
-    _Graph.add_implicit_resolver(_TAG + _name, _pattern, list(_first))
+    NodeGraph.add_implicit_resolver(_TAG + _name, _pattern, list(_first))
 
 
 def read_yaml_file(path: str | Path) -> YamlDocument:
@@ -130,7 +130,7 @@ def read_yaml(text: str, name: str = "<string>") -> YamlDocument:
                 "this is not the text you meant; scenarios have a few kilobytes.",
                 None,
             )
-        graph = _Graph(text)
+        graph = NodeGraph(text)
         try:
             root = graph.get_single_node()
         except (ValueError, OverflowError):  # PyYAML on escapes beyond Unicode ("\\UFFFFFFFF")

@@ -9,7 +9,7 @@
 ``memory``      ``meshplan memory``
 ``flops``       ``meshplan flops``
 ``calibrate``   ``meshplan calibrate``
-``test``        ``meshplan test``; ``expectations`` and ``junit`` help it
+``test``        ``meshplan test``; ``case_lines`` helps it, ``meshplan.suite`` does the work
 ``imports``     ``meshplan import args``, ``model`` and ``runs``; ``part_output`` helps them
 ``rules``       ``meshplan rules`` and ``meshplan explain``
 ``models``      ``meshplan models``

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -16,55 +17,129 @@ from meshplan.cli.options import time_limit_option
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from meshplan.cli.expectations import Case
+    from meshplan.suite.case import Case
 
-_STYLES = {"pass": "green", "FAIL": "red", "ERROR": "red", "open": "yellow"}
+_MOST_JOBS = 1024
+
+
+def _jobs(_: click.Context, __: click.Parameter, value: str) -> int | None:
+    """The number of processes; None for ``auto``."""
+    if value == "auto":
+        return None
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:9]) <= _MOST_JOBS):
+        raise click.BadParameter(f"{value!r} is neither auto nor a number from 1 to {_MOST_JOBS}.")
+    return int(value)
 
 
 @click.command(short_help="Run scenario files and hold them to what they expect.")
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
-@click.option("--junit", "junit_path", metavar="PATH", help="Write the outcome as JUnit XML.")
+@click.option(
+    "--jobs",
+    "-j",
+    default="auto",
+    callback=_jobs,
+    metavar="N|auto",
+    help="Processes that work at once; auto: one a CPU. 1: all in this process.",
+)
+@click.option(
+    "-k",
+    "expression",
+    metavar="EXPRESSION",
+    help="Only files whose path has these parts: 'h100 and not 128k'.",
+)
+@click.option("--fail-fast", "-x", is_flag=True, help="Stop at the first case that fails.")
 @time_limit_option
+@click.option("--junit", "junit_path", metavar="PATH", help="Write the outcome as JUnit XML.")
+@click.option(
+    "--github", is_flag=True, help="Print failures as annotations of GitHub Actions, too."
+)
 @click.pass_context
 def test(
     ctx: click.Context,
     paths: tuple[str, ...],
-    junit_path: str | None,
+    jobs: int | None,
+    expression: str | None,
+    fail_fast: bool,
     time_limit_s: float | None,
+    junit_path: str | None,
+    github: bool,
 ) -> None:
     """Solve scenario files, or all in folders, and hold the answers to their `expect:`.
 
     A scenario without `expect:` is solved and reported, and does not fail.  --time-limit holds for
-    each.
+    each.  Ctrl-C shows what is judged so far.
     """
     from meshplan.cli.exit_codes import DONE, NOT_AS_HOPED, STOPPED
-    from meshplan.cli.expectations import scenario_files
-    from meshplan.cli.junit import junit_xml
     from meshplan.cli.whole_file import WholeFile, keep_apart
-    from meshplan.scenarios.errors import one_line
+    from meshplan.suite.files import scenario_files, selected
+    from meshplan.suite.junit import junit_xml
 
     target = WholeFile(junit_path, "--junit") if junit_path is not None else None
     files = scenario_files(paths)
+    if expression is not None:
+        files = selected(files, expression)
     keep_apart([target], _inputs(files) if target is not None else {})
-    width = max(len(str(file)) for file in files)
-    cases: list[Case] = []
-    for file in files:
-        case = _run(file, time_limit_s)
-        if case is None:
-            left = f"{len(files) - len(cases)} of {len(files)} not judged"
-            click.echo(f"stopped in {one_line(str(file))}; {left}")
-            ctx.exit(STOPPED)
-        cases.append(case)
-        _print(case, width)
-    failed = sum(case.outcome in ("FAIL", "ERROR") for case in cases)
-    opened = sum(case.outcome == "open" for case in cases)
-    click.echo(
-        f"{len(cases) - failed - opened} passed, {failed} failed, {opened} without expectation, "
-        f"in {sum(case.seconds for case in cases):.1f} s"
-    )
+    run = _run(files, jobs, fail_fast, time_limit_s, github)
+    click.echo(_totals(run))
     if target is not None:
-        target.write(junit_xml(cases))
-    ctx.exit(NOT_AS_HOPED if failed else DONE)
+        target.write(junit_xml(run.cases, run.wall_s))
+    failed = any(case.failed for case in run.cases)
+    ctx.exit(STOPPED if run.stopped else NOT_AS_HOPED if failed else DONE)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The cases of all files, how long they took, and whether Ctrl-C ended it."""
+
+    cases: Sequence[Case]
+    wall_s: float
+    stopped: bool
+
+
+def _run(
+    files: Sequence[Path],
+    jobs: int | None,
+    fail_fast: bool,
+    time_limit_s: float | None,
+    github: bool,
+) -> _Run:
+    from meshplan.cli.case_lines import CaseLines
+    from meshplan.suite.workers import Tick, available_cpus, run_here, run_in_workers
+
+    started = time.perf_counter()
+    debug = os.environ.get(DEBUG_VARIABLE) == "1"
+    if jobs == 1 or len(files) == 1:
+        events = run_here(files, time_limit_s, debug=debug)
+    else:
+        events = run_in_workers(files, jobs or available_cpus(), time_limit_s, debug=debug)
+    stopped = False
+    with CaseLines(files, annotate=github) as lines:
+        try:
+            with closing(events):
+                for event in events:
+                    if isinstance(event, Tick):
+                        lines.tick(event)
+                        continue
+                    lines.add(*event)
+                    if fail_fast and event[1].failed:
+                        break
+        except KeyboardInterrupt:
+            stopped = True
+        cases = lines.add_rest()
+    return _Run(cases, time.perf_counter() - started, stopped)
+
+
+def _totals(run: _Run) -> str:
+    outcomes = [case.outcome for case in run.cases]
+    failed = sum(case.failed for case in run.cases)
+    not_run = outcomes.count("not run")
+    return (
+        ("stopped: " if run.stopped else "")
+        + f"{outcomes.count('pass')} passed, {failed} failed, "
+        + f"{outcomes.count('open')} without expectation, "
+        + (f"{not_run} not run, " if not_run else "")
+        + f"in {run.wall_s:.1f} s"
+    )
 
 
 def _inputs(files: Iterable[Path]) -> dict[str, Path]:
@@ -79,40 +154,3 @@ def _inputs(files: Iterable[Path]) -> dict[str, Path]:
             scenario = meshplan.load(file)
             found |= {f"{name} of {file}": path for name, path in input_files(scenario).items()}
     return found
-
-
-def _run(file: Path, time_limit_s: float | None) -> Case | None:
-    """Outcome of one file; None if the user stopped it."""
-    import meshplan
-    from meshplan.cli.expectations import Case, answer_text, mismatches
-
-    started = time.perf_counter()
-    try:
-        scenario = meshplan.load(file)
-        result = meshplan.solve(scenario, time_limit_s=time_limit_s)
-    except meshplan.InputError as error:
-        return Case(file, "ERROR", time.perf_counter() - started, (str(error),), "bad input")
-    except Exception as error:
-        if os.environ.get(DEBUG_VARIABLE) == "1":
-            raise
-        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        return Case(file, "ERROR", time.perf_counter() - started, (text,), "meshplan failed")
-    if getattr(result, "stopped_by", None) == "interrupt":
-        return None
-    seconds = time.perf_counter() - started
-    text = answer_text(result)
-    if scenario.expect is None:
-        return Case(file, "open", seconds, (), f"{text} (no expectation)")
-    wrong = mismatches(scenario.expect, result)
-    return Case(file, "FAIL" if wrong else "pass", seconds, wrong, text)
-
-
-def _print(case: Case, width: int) -> None:
-    from meshplan.scenarios.errors import one_line
-
-    outcome = click.style(f"{case.outcome:5}", fg=_STYLES[case.outcome])
-    file = one_line(str(case.file))
-    click.echo(f"{outcome} {file:{width}} {case.seconds:7.2f} s  {one_line(case.answer)}")
-    for text in case.wrong:
-        for line in text.split("\n"):
-            click.echo(f"        {one_line(line)}")
