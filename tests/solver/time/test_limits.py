@@ -208,7 +208,9 @@ def test_step_is_the_sum_of_its_parts() -> None:
     )
     time = step_time(where, layout)
     # The last rank holds one layer in its first chunk and two in its last, with MTP and loss.
-    slots = [slot_us(where, layout, slot) + evaluate(p2p_us, where, layout) for slot in layout.slots]
+    slots = [
+        slot_us(where, layout, slot) + evaluate(p2p_us, where, layout) for slot in layout.slots
+    ]
     assert time.bottleneck_us == sum(max(slots[8 * v : 8 * v + 8]) for v in range(4))
     assert time.bottleneck_us > max(time.rank_us)
     assert time.waiting_us(256) == 256 * (time.bottleneck_us - max(time.rank_us))

@@ -1,8 +1,8 @@
 """The formula of the pipeline's time, ``ga*B + (pp-1)*X``, against a simulation of each pass.
 
-``B`` is the slowest slot of each chunk, added up (without interleaving: the slowest rank), ``X`` the
-slowest slot of all, forward and backward of one micro-batch.  What
-the step takes besides is taken away, and the times of the slots are given.
+``B`` is the slowest slot of each chunk, added up (without interleaving: the slowest rank), ``X``
+the slowest slot of all, forward and backward of one micro-batch.  What the step takes besides is
+taken away, and the times of the slots are given.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def test_interleaved_formula_on_splits_of_the_search(
 ) -> None:
     """Tests 400 random splits: how far the formula is from the simulation, on either side.
 
-    Too high where few micro-batches fill and drain through slots faster than the slowest, or where a
-    rank that has less in one chunk catches up in another; too low where the chunks of all ranks grow
-    alike, and forward passes of small ones meet backward passes of large ones.
+    Too high where few micro-batches fill and drain through slots faster than the slowest, or where
+    a rank that has less in one chunk catches up in another; too low where the chunks of all ranks
+    grow alike, and forward passes of small ones meet backward passes of large ones.
     """
     rng = random.Random(2)
     cases = [searched_splits(rng, fewest=fewest, spread=2) for _ in range(400)]
