@@ -10,6 +10,8 @@
 :class:`CheckReport`        what :func:`check` found
 :func:`why`                 a layout against the optimum, term by term
 :class:`WhyReport`          what :func:`why` found
+:func:`diagnose`            why nothing fits, and what would help
+:class:`Diagnosis`          what :func:`diagnose` found
 :func:`diff`                two results side by side
 :class:`DiffReport`         what :func:`diff` found
 :func:`memory`              the memory of one layout, rank by rank and item by item
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from meshplan.solver.calibrate.result import CalibrationReport
     from meshplan.solver.compare.diff import DiffReport
     from meshplan.solver.compare.why import WhyReport
+    from meshplan.solver.diagnosis.result import Diagnosis
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.progress import Progress
     from meshplan.solver.report.flops import FlopsReport
@@ -48,6 +51,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CalibrationReport": "meshplan.solver.calibrate.result",
     "CheckReport": "meshplan.solver.results",
+    "Diagnosis": "meshplan.solver.diagnosis.result",
     "DiffReport": "meshplan.solver.compare.diff",
     "FlopsReport": "meshplan.solver.report.flops",
     "Infeasible": "meshplan.solver.results",
@@ -177,6 +181,37 @@ def why(
     _check_limit(time_limit_s)
     known = _scenario(scenario)
     return hold_against(known, layout, time_limit_s=time_limit_s, progress=progress)
+
+
+def diagnose(
+    scenario: Scenario | str | Path,
+    layout: Layout | Mapping[str, object] | str | None = None,
+    *,
+    time_limit_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Diagnosis:
+    """Say why a scenario has no layout and what would give it one, or how near it is to that.
+
+    Parameters
+    ----------
+    scenario
+        A scenario, or the path of its file.
+    layout
+        As for :func:`check`: the question is then about this layout, whose values are pins.
+    time_limit_s, progress
+        As for :func:`solve`; what a limit leaves unfinished is said (``cut_short``).
+
+    Raises
+    ------
+    InputError
+        If the scenario or the layout cannot be read, or an argument is out of range.
+    """
+    from meshplan.solver.diagnosis.diagnose import diagnose as search
+    from meshplan.solver.diagnosis.stated import with_stated
+
+    _check_limit(time_limit_s)
+    problem, fields = with_stated(_scenario(scenario), layout)
+    return search(problem, time_limit_s=time_limit_s, progress=progress, stated=fields)
 
 
 def diff(
@@ -339,6 +374,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "CalibrationReport",
     "CheckReport",
+    "Diagnosis",
     "DiffReport",
     "FlopsReport",
     "Infeasible",
@@ -350,6 +386,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "check",
+    "diagnose",
     "diff",
     "flops",
     "load",

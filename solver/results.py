@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Violation
 from meshplan.solver.judge import Cost
 from meshplan.solver.shown import Shown
+
+if TYPE_CHECKING:
+    from meshplan.solver.diagnosis.result import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,14 @@ class Infeasible(Shown):
     problem: Problem
     conflicts: tuple[Conflict, ...]
     wall_s: float
-    repairs: tuple[dict[str, Any], ...] = ()
     status: Literal["infeasible"] = "infeasible"
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """Why nothing is possible and what would help; made when it is first asked for."""
+        from meshplan.solver.diagnosis.diagnose import diagnose
+
+        return diagnose(self.problem)
 
     def to_json(self) -> dict[str, Any]:
         """The diagnosis as plain data, by the contract ``meshplan_result: 1``."""

@@ -13,6 +13,7 @@ from meshplan import __version__
 from meshplan.cli.calibrate import calibrate
 from meshplan.cli.check import check
 from meshplan.cli.clusters import clusters
+from meshplan.cli.diagnose import diagnose
 from meshplan.cli.diff import diff
 from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPED
 from meshplan.cli.flops import flops
@@ -96,7 +97,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, why, diff, memory, flops, test, calibrate, imports, rules, explain, models,
-    clusters, schema,
+    solve, check, diagnose, why, diff, memory, flops, test, calibrate, imports, rules, explain,
+    models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 #: Exit code by the status of a result.
 EXIT_CODES = {
     "optimal": DONE,
+    "possible": DONE,
     "ok": DONE,
     "compared": DONE,
     "tie": DONE,

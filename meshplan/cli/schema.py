@@ -1,4 +1,4 @@
-"""``meshplan schema``: JSON Schema of scenario files, for editors."""
+"""``meshplan schema``: JSON Schema of scenario files, for editors, and of a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ import click
 
 
 @click.command()
-def schema() -> None:
-    """Print the JSON Schema of scenario files, for editors."""
-    from meshplan.scenarios import json_schema
+@click.argument(
+    "what", type=click.Choice(["scenario", "diagnosis"]), default="scenario", metavar="[WHAT]"
+)
+def schema(what: str) -> None:
+    """Print the JSON Schema of scenario files, for editors.
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    With `diagnosis`, that of what `meshplan diagnose --json` writes.
+    """
+    from meshplan.scenarios import json_schema
+    from meshplan.solver.report.diagnosis_schema import diagnosis_schema
+
+    made = json_schema() if what == "scenario" else diagnosis_schema()
+    click.echo(json.dumps(made, indent=2))

@@ -59,7 +59,7 @@ class Conflicts:
         broken = self._of_layout_string()
         if broken:
             return broken[0]
-        rules = self._rules_and_pins()
+        rules = self.rules_and_pins()
         if not self.queries.legal(rules):
             return self._worded(self.queries.legality.core(rules), minimal=True)
         return self._of_memory(self.queries.movable)
@@ -85,7 +85,13 @@ class Conflicts:
                 complete = False
         self.complete = complete
 
-    def _rules_and_pins(self) -> list[str]:
+    def members(self, conflict: Conflict) -> frozenset[str]:
+        """The facts of a conflict."""
+        paths = {pin_text(self.problem, f.id): f.id for f in self.everything if f.is_pin}
+        return frozenset([*conflict.rules, *(paths[pin] for pin in conflict.pins)])
+
+    def rules_and_pins(self) -> list[str]:
+        """All facts but the memory, in fixed order."""
         return [fact.id for fact in self.everything if fact.id != MEMORY]
 
     def _of_layout_string(self) -> list[Conflict]:
@@ -112,7 +118,7 @@ class Conflicts:
                 return None
             return frozenset(self.queries.legality.core(kept))
 
-        for found in every_core(self._rules_and_pins(), core):
+        for found in every_core(self.rules_and_pins(), core):
             yield self._worded(sorted(found), minimal=True)
 
     def _memory_conflicts(self) -> Iterator[Conflict]:

@@ -58,7 +58,13 @@ def sentence(
     if not paths:
         starts_with_field = re.match(r"[a-z_]+( =|\*)", cause)
         return f"{cause if starts_with_field else cause[:1].upper() + cause[1:]}."
-    return f"Because {' and '.join(pin_text(problem, path) for path in paths)}: {cause}."
+    return f"Because {joined([pin_text(problem, path) for path in paths])}: {cause}."
+
+
+def joined(parts: Sequence[str]) -> str:
+    """``a, b and c``."""
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _few_powers(problem: Problem) -> str:

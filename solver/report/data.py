@@ -23,6 +23,7 @@ from meshplan.solver.report.placement import placement_data
 from meshplan.solver.results import (
     Alternative,
     CheckReport,
+    Conflict,
     Infeasible,
     Plan,
     Proof,
@@ -64,25 +65,26 @@ def plan_data(plan: Plan) -> dict[str, Any]:
 
 def infeasible_data(result: Infeasible) -> dict[str, Any]:
     """A proof of infeasibility as plain data."""
-    data = _without_plan(result.problem, result.status)
-    data["proof"] = _search_data(result.wall_s, None, None)
-    data["conflicts"] = [
-        {
-            "rules": list(conflict.rules),
-            "pins": list(conflict.pins),
-            "text": conflict.text,
-            "minimal": conflict.minimal,
-        }
-        for conflict in result.conflicts
-    ]
-    data["repairs"] = [dict(repair) for repair in result.repairs]
+    data = without_plan(result.problem, result.status)
+    data["proof"] = search_data(result.wall_s, None, None)
+    data["conflicts"] = [conflict_data(conflict) for conflict in result.conflicts]
     return data
+
+
+def conflict_data(conflict: Conflict) -> dict[str, Any]:
+    """A conflict as plain data."""
+    return {
+        "rules": list(conflict.rules),
+        "pins": list(conflict.pins),
+        "text": conflict.text,
+        "minimal": conflict.minimal,
+    }
 
 
 def unknown_data(result: Unknown) -> dict[str, Any]:
     """An answer that a limit cut short, as plain data."""
-    data = _without_plan(result.problem, result.status)
-    data["proof"] = _search_data(result.wall_s, result.bound, result.stopped_by)
+    data = without_plan(result.problem, result.status)
+    data["proof"] = search_data(result.wall_s, result.bound, result.stopped_by)
     return data
 
 
@@ -131,7 +133,8 @@ def _head(problem: Problem, status: str) -> dict[str, Any]:
     }
 
 
-def _without_plan(problem: Problem, status: str) -> dict[str, Any]:
+def without_plan(problem: Problem, status: str) -> dict[str, Any]:
+    """All keys of a result that has no plan."""
     return {
         **_head(problem, status),
         "layout": None,
@@ -344,7 +347,8 @@ def _proof_data(proof: Proof, stopped_by: str | None) -> dict[str, Any]:
     }
 
 
-def _search_data(wall_s: float, bound: float | None, stopped_by: str | None) -> dict[str, Any]:
+def search_data(wall_s: float, bound: float | None, stopped_by: str | None) -> dict[str, Any]:
+    """The proof of a search without a plan."""
     return {
         "objective": None,
         "bound": None if bound is None else _seconds(bound),
@@ -373,9 +377,12 @@ __all__ = [
     "NOT_CALIBRATED",
     "RESULT_VERSION",
     "check_data",
+    "conflict_data",
     "dumps",
     "gib",
     "infeasible_data",
     "plan_data",
+    "search_data",
     "unknown_data",
+    "without_plan",
 ]

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def _section(title: str, rows: Iterable[tuple[str, str]], style: str = "") -> RenderableType:
+def section(
+    title: str, rows: Iterable[tuple[str, str]], style: str = "", closing: str = ""
+) -> RenderableType:
     """Title, and below it one paragraph a row: its id on a line of its own, if it has one."""
     from rich.console import Group
     from rich.padding import Padding
@@ -27,10 +29,29 @@ def _section(title: str, rows: Iterable[tuple[str, str]], style: str = "") -> Re
     for name, text in rows:
         if name:
             lines.append(Padding(Text(name, style=style), (0, 0, 0, 2)))
-            lines.append(Padding(Text(text), (0, 0, 0, 4)))
+            if text:
+                lines.append(Padding(Text(text), (0, 0, 0, 4)))
         else:
             lines.append(_bullet(text))
+    if closing:
+        lines.append(Padding(Text(closing), (0, 0, 0, 2)))
     return Group(*lines)
+
+
+def paragraph(title: str, text: str) -> RenderableType:
+    """Title, and below it running text."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Group(Text(title, style="bold"), Padding(Text(text), (0, 0, 0, 2)))
+
+
+def hint(text: str) -> RenderableType:
+    """A command that says more."""
+    from rich.text import Text
+
+    return Text(text, style="dim")
 
 
 def _bullet(text: str) -> RenderableType:
@@ -47,7 +68,7 @@ def _bullet(text: str) -> RenderableType:
 def violations(found: list[dict[str, Any]]) -> RenderableType:
     """Broken rules with their numbers and the nearest legal values."""
     rows = [(one["rule"], violation_text(one)) for one in found]
-    return _section("Rules broken", rows, "bold red")
+    return section("Rules broken", rows, "bold red")
 
 
 def violation_text(one: dict[str, Any]) -> str:
@@ -63,18 +84,13 @@ def conflicts(found: list[dict[str, Any]]) -> RenderableType:
     """Facts that clash, in the user's numbers."""
     rows = [conflict_row(one) for one in found]
     title = "Why nothing fits" if len(rows) == 1 else "Why nothing fits, each reason by itself"
-    return _section(title, rows, "bold red")
+    return section(title, rows, "bold red")
 
 
 def conflict_row(one: dict[str, Any]) -> tuple[str, str]:
     """What takes part in a conflict, and the conflict in words."""
     note = "" if one["minimal"] else "\n(not proved minimal: some of these may be beside the point)"
     return " + ".join([*one["rules"], *one["pins"]]), one["text"] + note
-
-
-def repairs(found: list[dict[str, Any]]) -> RenderableType:
-    """Changes that would make a layout possible."""
-    return _section("What would help", (("", repair_text(one)) for one in found))
 
 
 def repair_text(one: dict[str, Any]) -> str:
@@ -94,17 +110,17 @@ def alternatives(data: dict[str, Any]) -> RenderableType:
         text = f"{head}{other['peak_gib']:.1f} GiB; recompute {recompute_text(other)}"
         text += f"; optimizer {offload_text(other)}"
         rows.append(("", text + (f"; {other['note']}" if other["note"] else "")))
-    return _section("Alternatives", rows)
+    return section("Alternatives", rows)
 
 
 def remarks(data: dict[str, Any]) -> Iterator[RenderableType]:
     """What is binding, alternatives, advice and assumptions, each only if there is some."""
     if data.get("binding"):
-        yield _section("What is binding", (("", text) for text in data["binding"]))
+        yield section("What is binding", (("", text) for text in data["binding"]))
     if data.get("alternatives") and not data.get("top"):
         yield alternatives(data)
     if data.get("advisories"):
         rows = [(one["id"], one["text"]) for one in data["advisories"]]
-        yield _section("Advice (meshplan explain ID says why)", rows, "yellow")
+        yield section("Advice (meshplan explain ID says why)", rows, "yellow")
     if data["assumed"]:
-        yield _section("Assumed", (("", text) for text in data["assumed"]), "dim")
+        yield section("Assumed", (("", text) for text in data["assumed"]), "dim")

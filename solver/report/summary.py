@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Colour of the frame and the first line, by status.
 STYLES = {
     "optimal": "green",
+    "possible": "green",
     "ok": "green",
     "compared": "cyan",
     "tie": "green",

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from meshplan.solver.compare.diff import DiffReport
 from meshplan.solver.compare.why import WhyReport
+from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.memory import MemoryReport
 from meshplan.solver.report.bars import memory_bars, time_bars
+from meshplan.solver.report.diagnosis import diagnosis_sections
 from meshplan.solver.report.diff import diff_sections
 from meshplan.solver.report.listings import listings
 from meshplan.solver.report.memory import memory_sections
-from meshplan.solver.report.remarks import conflicts, remarks, repairs, violations
+from meshplan.solver.report.remarks import conflicts, hint, remarks, violations
 from meshplan.solver.report.summary import summary
 from meshplan.solver.report.why import why_sections
 from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 Result: TypeAlias = (
-    Plan | Infeasible | Unknown | CheckReport | MemoryReport | WhyReport | DiffReport
+    Plan | Infeasible | Unknown | CheckReport | MemoryReport | WhyReport | DiffReport | Diagnosis
 )
 
 #: Reports are no wider than this, whatever the terminal: long lines are hard to read.
@@ -79,6 +81,9 @@ def render(result: Result, console: Console) -> None:
 
 def _sections(result: Result, width: int) -> Iterator[RenderableType]:
     data = result.to_json()
+    if isinstance(result, Diagnosis):
+        yield from diagnosis_sections(result, data)
+        return
     if isinstance(result, WhyReport):
         yield from why_sections(result, data)
         return
@@ -90,8 +95,7 @@ def _sections(result: Result, width: int) -> Iterator[RenderableType]:
         yield violations(data["violations"])
     if data.get("conflicts"):
         yield conflicts(data["conflicts"])
-    if data.get("repairs"):
-        yield repairs(data["repairs"])
+        yield hint("`meshplan diagnose` finds all conflicts, and what would help.")
     if data["memory"] is not None:
         yield memory_bars(data["memory"], width)
         if "items" in data["memory"]:
@@ -100,3 +104,5 @@ def _sections(result: Result, width: int) -> Iterator[RenderableType]:
         yield time_bars(data["time"], width)
     yield from listings(data)
     yield from remarks(data)
+    if isinstance(result, CheckReport) and result.status != "ok":
+        yield hint("`meshplan diagnose` with the same options says which values clash, and why.")

@@ -1,0 +1,92 @@
+"""Words of a diagnosis that its reports share, whatever their form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshplan.solver.diagnosis.facts import MEMORY
+from meshplan.solver.diagnosis.result import Diagnosis
+from meshplan.solver.report.words import recompute_text, short_layout
+
+#: Conflicts that a report shows; JSON has all.
+MOST_SHOWN = 4
+#: What a limit left unfinished, in words.
+_CUT = {
+    "verdict": "whether anything fits",
+    "conflict": "the conflict is not proved minimal",
+    "repairs": "not all repairs were tried",
+    "conflicts": "further conflicts were not all looked for",
+    "example": "no example layout was made",
+    "near_misses": "what the plan is close to was not all looked at",
+}
+
+
+def verdict_text(data: dict[str, Any]) -> str:
+    """The answer in a sentence."""
+    if data["status"] == "infeasible":
+        if data["arithmetic"]:
+            return "Nothing fits: arithmetic alone shows that no layout can exist."
+        return "Nothing fits: it is proved that no layout obeys all rules, pins and limits."
+    if data["status"] == "unknown":
+        return "Unknown: the time was up before it was known whether anything fits."
+    if data["near_misses"]:
+        return "It fits, but only just."
+    return "It fits, with room on all sides that were looked at."
+
+
+def stated_text(found: Diagnosis) -> str:
+    """The layout that was given, as its pins."""
+    pins = {pin.path: pin.text for pin in found.problem.pins}
+    return ", ".join(pins.get(path, path).rpartition(".")[2] for path in found.stated)
+
+
+def members(conflict: dict[str, Any]) -> str:
+    """The facts of a conflict: fields joined by plus signs, then rules."""
+    rules = [f"rule {rule}" for rule in conflict["rules"] if rule != MEMORY]
+    memory = ["the memory of a GPU"] if MEMORY in conflict["rules"] else []
+    return " + ".join([*conflict["pins"], *rules, *memory])
+
+
+def conflict_note(conflict: dict[str, Any]) -> str:
+    """What is not proved of a conflict."""
+    if conflict["minimal"]:
+        return ""
+    return " (Not proved minimal: some of these may be beside the point.)"
+
+
+def shown_conflicts(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The conflicts of a report: the first, then those with the fewest members."""
+    first, *others = data["conflicts"]
+    ranked = sorted(others, key=lambda one: (len(one["rules"]), len(one["pins"])))
+    return [first, *ranked[: MOST_SHOWN - 1]]
+
+
+def conflicts_note(data: dict[str, Any]) -> str:
+    """What a conflict is, and how far the list of them goes."""
+    found = data["conflicts"]
+    text = ""
+    if any(len(one["rules"]) + len(one["pins"]) > 1 and one["minimal"] for one in found):
+        text = "Take away any one member of a conflict, and the rest of it can hold together. "
+    more = len(found) - MOST_SHOWN
+    if more > 0:
+        text += f"{more} more {'is' if more == 1 else 'are'} in the JSON. "
+    if not data["complete"]:
+        return text + "There may be others."
+    if len(found) == 1:
+        return text + "There is no other conflict."
+    return text + "There are no others; each of them has to be resolved."
+
+
+def cut_text(data: dict[str, Any]) -> str:
+    """What a limit left unfinished."""
+    return "; ".join(_CUT[part] for part in dict.fromkeys(data["cut_short"]))
+
+
+def result_text(result: dict[str, Any]) -> str:
+    """The plan that a repair buys, in a line."""
+    memory = f"{result['peak_gib']:.1f} of {result['capacity_gib']:.1f} GiB"
+    layout = short_layout(result)
+    return (
+        f"{result['tokens_per_s_per_gpu']:,.0f} tokens/s per GPU, dp {result['layout']['dp']}, "
+        f"{memory}: {layout}, recompute {recompute_text(result)}"
+    )
