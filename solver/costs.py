@@ -240,7 +240,7 @@ def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
         optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
     return CellCosts(
         **{field.name: getattr(memory, field.name) for field in fields(MemoryCosts)},
-        gpu_us={kind: _gpu_us(axes, kind) for kind in problem.cost_kinds},
+        gpu_us={kind: layer_gpu_us(axes, kind) for kind in problem.cost_kinds},
         host_us={kind: table(host_us, kind=kind) for kind in problem.cost_kinds},
         first_us=table(embedding_us),
         loss_us=(1 + card.mtp_layers) * table(loss_us),
@@ -303,7 +303,8 @@ def _activation(axes: Axes, kind: LayerKind) -> Array:
     return axes.total((term, {"kind": kind}) for term in terms)
 
 
-def _gpu_us(axes: Axes, kind: LayerKind) -> Array:
+def layer_gpu_us(axes: Axes, kind: LayerKind) -> Array:
+    """GPU time of one layer."""
     return axes.total(
         (term, {"kind": kind} if with_kind else {}) for term, with_kind in gpu_terms(kind).values()
     )
