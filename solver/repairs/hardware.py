@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshplan.constraints.problem import Problem
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.solver.changed import NODE, asked_value
 from meshplan.solver.diagnosis.arithmetic import memory_floors
 from meshplan.solver.repairs.lever import (
     Effort,
     Lever,
+    Step,
     first_that_works,
     least_number,
     values_of,
@@ -22,8 +23,8 @@ from meshplan.topologies.cluster import MAX_GPUS
 
 #: More GPUs are looked for up to so many times the present ones.
 MOST_TIMES = 32
-#: HBM and host memory are told to a tenth of a GiB, and tried up to so many times the present.
-_TENTHS, _MOST_MEMORY = 10, 64
+#: HBM and host memory are tried up to so many times the present ones.
+_MOST_MEMORY = 64
 
 
 @dataclass(frozen=True)
@@ -37,105 +38,128 @@ class MoreGpus(Lever):
         """Whether the scenario says how many there are."""
         return size_field(problem) is not None
 
-    def widest(self, problem: Problem) -> Change:
-        """Many times as many."""
-        return gpu_change(problem, _largest(problem))
+    def widest(self, trials: Trials) -> Step:
+        """The most GPUs, a power of two times a node, that any legal layout covers."""
+        problem = trials.problem
+        good = [count for count in _more(problem) if _is_good(problem, count)]
+        for count in reversed(good):
+            trial = trials.trial(values_of(gpu_step(problem, count)))
+            if trial is not None and trial.least is not None:
+                return gpu_step(problem, count)
+        return gpu_step(problem, good[0] if good else 2 * problem.gpus)
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The least count that works.
 
         Counts are no ladder: each has divisors of its own.  Powers of two give a limit, and all
         counts below it are tried in turn.
         """
         problem = trials.problem
-        now = problem.gpus
-        counts = list(gpu_counts(problem, now + 1, _largest(problem)))
+        counts = list(_more(problem))
         good = [count for count in counts if _is_good(problem, count)]
-        limit = first_that_works(trials, [gpu_change(problem, count) for count in good])
+        limit = next((n for n in good if trials.works(values_of(gpu_step(problem, n)))), None)
         if limit is None:
             return None
-        below = [count for count in counts if count < gpus_of(problem, limit)]
-        return first_that_works(trials, [gpu_change(problem, count) for count in below]) or limit
+        below = [gpu_step(problem, count) for count in counts if count <= limit]
+        return first_that_works(trials, below)
 
-    def further(self, trials: Trials, smallest: Change) -> Iterator[Change]:
-        """The next power of two times a node or domain."""
+    def further(self, trials: Trials, smallest: Step) -> Iterator[Step]:
+        """The next power of two times a node."""
         problem, least = trials.problem, gpus_of(trials.problem, smallest)
-        for count in gpu_counts(problem, least + 1, _largest(problem)):
-            if _is_good(problem, count):
-                step = gpu_change(problem, count)
-                if not _is_good(problem, least) and trials.works(values_of(step)):
-                    yield step
-                return
+        if _is_good(problem, least):
+            return
+        good = (count for count in _more(problem) if count > least and _is_good(problem, count))
+        step = gpu_step(problem, next(good, least))
+        if step != smallest and trials.works(values_of(step)):
+            yield step
 
 
 @dataclass(frozen=True)
 class FewerGpus(Lever):
-    """The most GPUs below the present count, down to half of them."""
+    """The most GPUs below the present count, down to half of them; the others stay idle."""
 
     name: str = "fewer-gpus"
     effort: Effort = Effort.LIMIT
+    obscure: bool = True
 
     def applies(self, problem: Problem) -> bool:
-        """Whether the scenario says how many there are, and is not one power of two."""
+        """Whether the scenario says how many there are."""
         return size_field(problem) is not None and bool(self._steps(problem))
 
-    def widest(self, problem: Problem) -> Change:
+    def widest(self, trials: Trials) -> Step:
         """Half as many."""
-        return self._steps(problem)[-1]
+        return self._steps(trials.problem)[-1]
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The most that work."""
         return first_that_works(trials, self._steps(trials.problem))
 
-    def _steps(self, problem: Problem) -> list[Change]:
+    def _steps(self, problem: Problem) -> list[Step]:
         counts = gpu_counts(problem, (problem.gpus + 1) // 2, problem.gpus - 1)
-        return [gpu_change(problem, count) for count in sorted(counts, reverse=True)]
+        return [gpu_step(problem, count) for count in sorted(counts, reverse=True)]
 
 
 def size_field(problem: Problem) -> str | None:
-    """The field that says how many GPUs there are, if it is one number."""
+    """The field that says how many GPUs there are; None for a topology file.
+
+    Where it lists domains, these must be equal for their number to be changed.
+    """
     cluster = problem.asked.get("cluster", {})
+    if "domains" in cluster:
+        return "cluster.domains" if len(set(problem.cluster.domains)) == 1 else None
     return next((f"cluster.{key}" for key in ("gpus", "nodes") if key in cluster), None)
 
 
-def gpu_change(problem: Problem, gpus: int) -> Change:
+def _unit(problem: Problem) -> int:
+    """GPUs that are added at least, beyond the first node or domain."""
+    if size_field(problem) == "cluster.domains":
+        return problem.cluster.domains[0]
+    return problem.node_type.gpus_per_node
+
+
+def gpu_step(problem: Problem, gpus: int) -> Step:
     """The change to so many GPUs."""
-    path = size_field(problem)
+    path, unit, now = size_field(problem), _unit(problem), problem.gpus
     assert path is not None
-    per = problem.node_type.gpus_per_node if path == "cluster.nodes" else 1
-    now = problem.gpus
-    nodes = f" ({gpus // per} nodes)" if per > 1 else ""
-    return Change(path, now // per, gpus // per, f"{gpus:,} GPUs{nodes} instead of {now:,}")
+    before: object = now
+    after: object = gpus
+    shown = ""
+    if path == "cluster.nodes":
+        before, after, shown = now // unit, gpus // unit, f" ({gpus // unit} nodes)"
+    elif path == "cluster.domains":
+        before, after = list(problem.cluster.domains), [unit] * (gpus // unit)
+        shown = f" ({gpus // unit} NVLink domains of {unit})"
+    return (Change(path, before, after, f"{gpus:,} GPUs{shown} instead of {now:,}"),)
 
 
-def gpus_of(problem: Problem, change: Change) -> int:
+def gpus_of(problem: Problem, step: Step) -> int:
     """GPUs after a change of their number."""
-    assert isinstance(change.after, int)
-    per = problem.node_type.gpus_per_node if change.path == "cluster.nodes" else 1
-    return change.after * per
+    after = step[0].after
+    if isinstance(after, list):
+        return sum(after)
+    assert isinstance(after, int)
+    return after * (_unit(problem) if step[0].path == "cluster.nodes" else 1)
 
 
 def gpu_counts(problem: Problem, least: int, most: int) -> Iterator[int]:
-    """Counts that make whole nodes, or a part of one, whose memory could suffice at all."""
-    node = problem.node_type.gpus_per_node
-    whole_only = size_field(problem) == "cluster.nodes"
+    """Counts that the cluster may have, and whose memory could hold the model's state at all."""
+    unit = _unit(problem)
     state = memory_floors(problem)[0].device * problem.gpus
-    for count in range(least, min(most, node - 1) + 1):
-        if not whole_only and state <= count * problem.capacity:
-            yield count
-    for count in range(max(node, -(-least // node) * node), most + 1, node):
-        if state <= count * problem.capacity:
-            yield count
+    enough = max(least, -(-state // problem.capacity))
+    if size_field(problem) == "cluster.gpus":
+        yield from range(enough, min(most, unit - 1) + 1)
+    yield from range(max(unit, -(-enough // unit) * unit), most + 1, unit)
 
 
-def _largest(problem: Problem) -> int:
-    return min(problem.gpus * MOST_TIMES, MAX_GPUS)
+def _more(problem: Problem) -> Iterator[int]:
+    most = min(problem.gpus * MOST_TIMES, MAX_GPUS)
+    return gpu_counts(problem, problem.gpus + 1, most)
 
 
 def _is_good(problem: Problem, count: int) -> bool:
-    """Whether a count is a power of two times a node."""
-    node = problem.node_type.gpus_per_node
-    units = count // node if count % node == 0 else count
+    """Whether a count is a power of two times a node or domain."""
+    unit = _unit(problem)
+    units = count // unit if count % unit == 0 else count
     return units & (units - 1) == 0
 
 
@@ -150,27 +174,26 @@ class WholeDomains(Lever):
         """Whether the scenario lists domains, and they could be evener."""
         return "domains" in problem.asked.get("cluster", {}) and bool(self._steps(problem))
 
-    def widest(self, problem: Problem) -> Change:
+    def widest(self, trials: Trials) -> Step:
         """The smallest blocks."""
-        return self._steps(problem)[-1]
+        return self._steps(trials.problem)[-1]
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The largest blocks that work."""
         return first_that_works(trials, self._steps(trials.problem))
 
-    def _steps(self, problem: Problem) -> list[Change]:
+    def _steps(self, problem: Problem) -> list[Step]:
         domains = problem.cluster.domains
-        found: list[Change] = []
-        blocks = [1 << i for i in range(max(domains).bit_length() - 1, 0, -1)]
-        for block in blocks:
+        found: dict[tuple[int, ...], Step] = {}
+        for block in (1 << i for i in range(max(domains).bit_length() - 1, 0, -1)):
             for sizes in _in_blocks(domains, block):
-                if sizes and sizes != domains and all(sizes != one.after for one in found):
+                if sizes and sizes != domains and sizes not in found:
                     text = (
                         f"cluster.domains: {list(sizes)}, blocks of {block} GPUs "
                         f"({sum(sizes)} GPUs), instead of {list(domains)}"
                     )
-                    found.append(Change(self.name, list(domains), list(sizes), text))
-        return found
+                    found[sizes] = (Change(self.name, list(domains), list(sizes), text),)
+        return list(found.values())
 
 
 def _in_blocks(domains: Sequence[int], block: int) -> Iterator[tuple[int, ...]]:
@@ -182,9 +205,9 @@ def _in_blocks(domains: Sequence[int], block: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Figure(Lever):
-    """The least memory of a GPU, or of a host, that is enough.
+    """The least memory of a GPU, or of a node, that is enough, in whole GiB.
 
-    Every layout that fits into less fits into more, so it is found by bisection, in tenths of GiB.
+    Every layout that fits into less fits into more, so it is found by bisection.
     """
 
     name: str
@@ -193,36 +216,44 @@ class Figure(Lever):
     effort: Effort = Effort.HARDWARE
 
     def applies(self, problem: Problem) -> bool:
-        """Hosts matter only where something may be kept there."""
+        """Nodes matter only where something may be kept in their memory."""
         return self.figure == "hbm_gib" or problem.uses_host_memory
 
-    def widest(self, problem: Problem) -> Change:
+    def widest(self, trials: Trials) -> Step:
         """Many times as much."""
-        return self._change(problem, self._now(problem) * _MOST_MEMORY)
+        return self._step(trials.problem, int(self._now(trials.problem) * _MOST_MEMORY))
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The least amount."""
         problem = trials.problem
-        widest = self.widest(problem)
-        if not trials.works(values_of(widest)):
+        widest = trials.trial(values_of(self.widest(trials)))
+        if widest is None or widest.found is None:
             return None
-
-        def works(tenths: int) -> bool:
-            return trials.works(values_of(self._change(problem, tenths / _TENTHS)))
-
-        low = int(self._now(problem) * _TENTHS) + 1
-        span = 1
-        while not works(low + span - 1):
-            low, span = low + span, 2 * span
-        return self._change(problem, least_number(low, low + span - 1, works) / _TENTHS)
+        low, high = int(self._now(problem)) + 1, int(self._now(problem) * _MOST_MEMORY)
+        if self.figure == "hbm_gib":
+            low = max(low, hbm_for(problem, widest.least or 0))
+            high = max(low, hbm_for(problem, widest.found.peak))
+        found = least_number(
+            low, high, lambda gib: trials.works(values_of(self._step(problem, gib)))
+        )
+        return self._step(problem, found)
 
     def _now(self, problem: Problem) -> float:
         return float(getattr(problem.node_type, self.figure))
 
-    def _change(self, problem: Problem, gib: float) -> Change:
+    def _step(self, problem: Problem, gib: int) -> Step:
         now = self._now(problem)
-        text = f"{self.title}: {gib:,.1f} GiB instead of {now:,.1f}"
-        return Change(f"{NODE}{self.figure}", now, gib, text)
+        text = f"{self.title}: {gib:,} GiB instead of {now:,.1f}"
+        return (Change(f"{NODE}{self.figure}", now, gib, text),)
+
+
+def hbm_for(problem: Problem, needed: int) -> int:
+    """Least memory of a GPU in whole GiB of which a plan may use so many quanta."""
+    share = 1 - problem.limits.memory_headroom
+    gib = int(needed / QUANTA_PER_GIB / share)
+    while int(gib * share * QUANTA_PER_GIB) < needed:
+        gib += 1
+    return gib
 
 
 @dataclass(frozen=True)
@@ -237,28 +268,32 @@ class LargerGpu(Lever):
         named = asked_value(problem, self.name) is not None
         return named and bool(self._steps(problem))
 
-    def widest(self, problem: Problem) -> Change:
+    def widest(self, trials: Trials) -> Step:
         """The one with the most memory."""
-        return self._steps(problem)[-1]
+        return self._steps(trials.problem)[-1]
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The one with the least memory that works."""
         return first_that_works(trials, self._steps(trials.problem))
 
-    def _steps(self, problem: Problem) -> list[Change]:
+    def _steps(self, problem: Problem) -> list[Step]:
         now = problem.node_type
         larger = sorted(
             (one for one in node_types() if one.hbm_gib > now.hbm_gib),
             key=lambda one: (one.hbm_gib, one.nvlink_domain_gpus),
         )
+        instead = f"instead of {now.name} ({now.hbm_gib:g} GiB)"
         return [
-            Change(
-                self.name, now.name, one.name,
-                f"cluster.preset: {one.name} ({one.hbm_gib:g} GiB) instead of {now.name} "
-                f"({now.hbm_gib:g} GiB)",
+            (
+                Change(
+                    self.name,
+                    now.name,
+                    one.name,
+                    f"{self.name}: {one.name} ({one.hbm_gib:g} GiB) {instead}",
+                ),
             )
             for one in larger
-        ]  # fmt: skip
+        ]
 
 
 HARDWARE: tuple[Lever, ...] = (
@@ -270,4 +305,4 @@ HARDWARE: tuple[Lever, ...] = (
     Figure("host-memory", "host_memory_gib", "memory of each node"),
 )
 
-__all__ = ["HARDWARE", "gpu_change", "gpu_counts", "size_field"]
+__all__ = ["HARDWARE", "gpu_counts", "gpu_step", "hbm_for", "size_field"]

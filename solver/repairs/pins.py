@@ -10,7 +10,7 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Pin, Problem
 from meshplan.solver.changed import asked_value
 from meshplan.solver.diagnosis.legality import decision_domains
-from meshplan.solver.repairs.lever import Effort, Lever
+from meshplan.solver.repairs.lever import Effort, Lever, Step, values_of
 from meshplan.solver.repairs.results import Change
 from meshplan.solver.repairs.trials import Trials
 
@@ -34,26 +34,31 @@ class PinnedDegree(Lever):
         """Path of the pin."""
         return f"layout.{self.decision}"
 
+    @property
+    def neutral(self) -> bool:  # type: ignore[override]
+        """Micro-batches have nothing to do with the model's state."""
+        return self.decision in ("mbs", "ga")
+
     def applies(self, problem: Problem) -> bool:
         """Whether it is pinned and could be anything else."""
         return _pin(problem, self.name) is not None and bool(self._others(problem))
 
-    def widest(self, problem: Problem) -> Change:
-        """Any of its values."""
-        return self._change(problem, self._others(problem), "any other value")
+    def widest(self, trials: Trials) -> Step:
+        """Left to the search."""
+        return self._step(trials.problem, None)
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The nearest value."""
         problem = trials.problem
         value = nearest_choice(trials, self.name, self.decision, self._others(problem))
-        return None if value is None else self._change(problem, [value], str(value))
+        return None if value is None else self._step(problem, value)
 
-    def _change(self, problem: Problem, values: Sequence[int], shown: str) -> Change:
+    def _step(self, problem: Problem, value: int | None) -> Step:
         pin = _pin(problem, self.name)
         assert pin is not None
+        shown = "left to the search" if value is None else value
         text = f"{self.name}: {shown} instead of {pin.text.partition(' = ')[2]}"
-        after = values[0] if len(values) == 1 else list(values)
-        return Change(self.name, asked_value(problem, self.name), after, text)
+        return (Change(self.name, asked_value(problem, self.name), value, text),)
 
     def _others(self, problem: Problem) -> list[int]:
         """Values that the pin forbids, the nearest first."""
@@ -93,21 +98,21 @@ class AllPins(Lever):
     """All pinned degrees at once, left to the search."""
 
     name: str = "layout"
-    effort: Effort = Effort.OPTION
+    effort: Effort = Effort.LAYOUT
 
     def applies(self, problem: Problem) -> bool:
         """Whether there are several."""
         return len(problem.asked.get("layout", {})) > 1
 
-    def widest(self, problem: Problem) -> Change:
+    def widest(self, trials: Trials) -> Step:
         """The only step."""
-        before = asked_value(problem, "layout")
-        return Change("layout", before, None, "layout: all degrees left to the search")
+        before = asked_value(trials.problem, "layout")
+        return (Change("layout", before, None, "layout: all degrees left to the search"),)
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The only step, if it works."""
-        step = self.widest(trials.problem)
-        return step if trials.works({step.path: step.after}) else None
+        step = self.widest(trials)
+        return step if trials.works(values_of(step)) else None
 
 
 def _pin(problem: Problem, path: str) -> Pin | None:

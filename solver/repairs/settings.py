@@ -9,7 +9,14 @@ from meshplan.constraints.decisions import CP_COMM_TYPES, DISPATCHERS
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import KNOWN_VERSIONS
 from meshplan.solver.changed import asked_value
-from meshplan.solver.repairs.lever import Effort, Lever, first_that_works, least_that_works
+from meshplan.solver.repairs.lever import (
+    Effort,
+    Lever,
+    Step,
+    first_that_works,
+    least_that_works,
+    values_of,
+)
 from meshplan.solver.repairs.pins import other_values
 from meshplan.solver.repairs.results import Change
 from meshplan.solver.repairs.trials import Trials
@@ -32,6 +39,8 @@ class Setting(Lever):
         Its value as a reader would name it.
     monotone
         Whether each step allows every layout that the one before allows.
+    meaning
+        What it means, where its name does not say.
     """
 
     path: str
@@ -40,6 +49,8 @@ class Setting(Lever):
     now: Callable[[Problem], object]
     monotone: bool = False
     meaning: str = ""
+    neutral: bool = False
+    obscure: bool = False
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -50,25 +61,54 @@ class Setting(Lever):
         """Whether there is another value."""
         return bool(self.values(problem))
 
-    def widest(self, problem: Problem) -> Change:
-        """The last of its values."""
-        return self._steps(problem)[-1]
+    def widest(self, trials: Trials) -> Step:
+        """The last of its values that a scenario may have."""
+        steps = self._steps(trials.problem)
+        allowed = (step for step in reversed(steps) if trials.trial(values_of(step)) is not None)
+        return next(allowed, steps[-1])
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The first value that works."""
         search = least_that_works if self.monotone else first_that_works
         return search(trials, self._steps(trials.problem))
 
-    def _steps(self, problem: Problem) -> list[Change]:
+    def _steps(self, problem: Problem) -> list[Step]:
         before, now = asked_value(problem, self.path), self.now(problem)
         meaning = f" ({self.meaning})" if self.meaning else ""
+        instead = f"instead of {_shown(now)}{meaning}"
         return [
-            Change(
-                self.path, before, value,
-                f"{self.path}: {_shown(value)} instead of {_shown(now)}{meaning}",
-            )
+            (Change(self.path, before, value, f"{self.path}: {_shown(value)} {instead}"),)
             for value in self.values(problem)
-        ]  # fmt: skip
+        ]
+
+
+@dataclass(frozen=True)
+class StateFormats(Lever):
+    """Gradients and Adam moments in bf16: one of the two, or both."""
+
+    name: str = "state-formats"
+    effort: Effort = Effort.RECIPE
+
+    def applies(self, problem: Problem) -> bool:
+        """Whether one of them is in fp32."""
+        return bool(self._steps(problem))
+
+    def widest(self, trials: Trials) -> Step:
+        """Both."""
+        return self._steps(trials.problem)[-1]
+
+    def smallest(self, trials: Trials) -> Step | None:
+        """The first that works: moments, gradients, both."""
+        return first_that_works(trials, self._steps(trials.problem))
+
+    def _steps(self, problem: Problem) -> list[Step]:
+        training = problem.training
+        sizes = {"moment_dtype": training.moment_bytes, "gradient_dtype": training.gradient_bytes}
+        single = [
+            Change(path, asked_value(problem, path), "bf16", f"{path}: bf16 instead of fp32")
+            for path in (f"training.{name}" for name, size in sizes.items() if size == 4)
+        ]
+        return [(one,) for one in single] + ([tuple(single)] if len(single) > 1 else [])
 
 
 def _shown(value: object) -> str:
@@ -140,95 +180,144 @@ def _precisions(problem: Problem) -> Sequence[object]:
     return [one for one in order if one != problem.precision]
 
 
+def _activation_offloads(problem: Problem) -> Sequence[object]:
+    """The modules that keep the most, then all."""
+    attention = ["attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm"]
+    experts = ["expert_fc1", "moe_act"]
+    lists = [experts, [*attention, *experts]] if problem.model.is_moe else [attention]
+    return [names for names in lists if set(names) > set(problem.training.activation_offload)]
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
-        "options.recompute", Effort.OPTION, _pinned("options.recompute", "auto"),
-        _asked("options.recompute", "auto"), meaning="the search chooses the modules",
+        "options.recompute",
+        Effort.OPTION,
+        _pinned("options.recompute", "auto"),
+        _asked("options.recompute", "auto"),
+        meaning="the search chooses the modules",
+        neutral=True,
     ),
     Setting(
-        "options.optimizer_offload", Effort.OPTION, _offloads,
+        "options.optimizer_offload",
+        Effort.OPTION,
+        _offloads,
         _asked("options.optimizer_offload", "auto"),
         meaning="fraction of the optimizer state in host memory",
     ),
     Setting(
-        "options.pipeline_layout", Effort.OPTION, _splits,
-        _asked("options.pipeline_layout", "auto"), meaning="the search splits the layers",
+        "options.activation_offload",
+        Effort.OPTION,
+        _activation_offloads,
+        _asked("options.activation_offload", "none"),
+        meaning="inputs of these modules in host memory",
     ),
     Setting(
-        "options.dispatcher", Effort.OPTION,
+        "options.pipeline_layout",
+        Effort.OPTION,
+        _splits,
+        _asked("options.pipeline_layout", "auto"),
+        meaning="the search splits the layers",
+    ),
+    Setting(
+        "options.dispatcher",
+        Effort.OPTION,
         lambda problem: other_values(problem, "options.dispatcher", DISPATCHERS),
         _asked("options.dispatcher", "auto"),
+        neutral=True,
     ),
-    Setting("options.cuda_graphs", Effort.OPTION, _graphs, _asked("options.cuda_graphs", "none")),
     Setting(
-        "layout.cp_comm", Effort.OPTION,
+        "options.cuda_graphs",
+        Effort.OPTION,
+        _graphs,
+        _asked("options.cuda_graphs", "none"),
+        neutral=True,
+    ),
+    Setting(
+        "layout.cp_comm",
+        Effort.OPTION,
         lambda problem: other_values(problem, "layout.cp_comm", CP_COMM_TYPES),
         _asked("layout.cp_comm", "auto"),
+        neutral=True,
     ),
     Setting(
-        "training.sequence_parallel", Effort.OPTION,
-        _if(lambda problem: not problem.training.sequence_parallel, True), lambda _: False,
+        "training.sequence_parallel",
+        Effort.OPTION,
+        _if(lambda problem: not problem.training.sequence_parallel, True),
+        lambda _: False,
     ),
     Setting(
-        "training.distributed_optimizer", Effort.OPTION,
-        _if(lambda problem: not problem.training.distributed_optimizer, True), lambda _: False,
+        "training.distributed_optimizer",
+        Effort.OPTION,
+        _if(lambda problem: not problem.training.distributed_optimizer, True),
+        lambda _: False,
     ),
     Setting(
-        "training.attention_backend", Effort.OPTION,
-        _if(lambda problem: not problem.training.fused_attention, "fused"), lambda _: "unfused",
+        "training.attention_backend",
+        Effort.OPTION,
+        _if(lambda problem: not problem.training.fused_attention, "fused"),
+        lambda _: "unfused",
     ),
     Setting(
-        "training.cross_entropy", Effort.OPTION,
+        "training.cross_entropy",
+        Effort.OPTION,
         _if(lambda problem: problem.training.cross_entropy == "unfused", "te", "native"),
         lambda _: "unfused",
     ),
     Setting(
-        "limits.tp_within_domain", Effort.LIMIT,
-        _if(lambda problem: problem.limits.tp_within_domain, False), lambda _: True,
+        "limits.tp_within_domain",
+        Effort.LIMIT,
+        _if(lambda problem: problem.limits.tp_within_domain, False),
+        lambda _: True,
         meaning="TP groups may leave the NVLink domain",
     ),
     Setting(
-        "limits.ep_within_domain", Effort.LIMIT,
+        "limits.ep_within_domain",
+        Effort.LIMIT,
         _if(lambda problem: problem.limits.ep_within_domain and problem.model.is_moe, False),
-        lambda _: True, meaning="EP groups may leave the NVLink domain",
+        lambda _: True,
+        meaning="EP groups may leave the NVLink domain",
     ),
     Setting(
-        "limits.min_dp", Effort.LIMIT, _fewer_replicas, lambda problem: problem.limits.min_dp,
+        "limits.min_dp",
+        Effort.LIMIT,
+        _fewer_replicas,
+        lambda problem: problem.limits.min_dp,
         monotone=True,
     ),
     Setting(
-        "limits.memory_headroom", Effort.LIMIT, _headrooms,
-        lambda problem: problem.limits.memory_headroom, monotone=True,
+        "limits.memory_headroom",
+        Effort.LIMIT,
+        _headrooms,
+        lambda problem: problem.limits.memory_headroom,
+        monotone=True,
         meaning="less is left for fragmentation",
     ),
     Setting(
-        "framework.version", Effort.LIMIT, _newer,
+        "framework.version",
+        Effort.LIMIT,
+        _newer,
         lambda problem: ".".join(map(str, problem.version)),
+        obscure=True,
     ),
     Setting(
-        "training.gradient_dtype", Effort.RECIPE,
-        _if(lambda problem: problem.training.gradient_bytes == 4, "bf16"), lambda _: "fp32",
-    ),
-    Setting(
-        "training.moment_dtype", Effort.RECIPE,
-        _if(lambda problem: problem.training.moment_bytes == 4, "bf16"), lambda _: "fp32",
-    ),
-    Setting(
-        "training.store_param_remainders", Effort.RECIPE,
-        _if(lambda problem: problem.training.param_remainders is False, "auto"), lambda _: False,
-    ),
-    Setting(
-        "training.fp8_parameters", Effort.RECIPE,
-        _if(lambda problem: problem.is_fp8 and not problem.fp8_parameters, "auto"),
+        "training.store_param_remainders",
+        Effort.RECIPE,
+        _if(lambda problem: problem.training.param_remainders is False, "auto"),
         lambda _: False,
     ),
     Setting(
-        "workload.precision", Effort.RECIPE, _precisions, lambda problem: problem.precision
+        "training.fp8_parameters",
+        Effort.RECIPE,
+        _if(lambda problem: problem.is_fp8 and not problem.fp8_parameters, "auto"),
+        lambda _: False,
     ),
+    Setting("workload.precision", Effort.RECIPE, _precisions, lambda problem: problem.precision),
     Setting(
-        "workload.variable_length", Effort.WORKLOAD,
-        _if(lambda problem: problem.variable_length, False), lambda _: True,
+        "workload.variable_length",
+        Effort.WORKLOAD,
+        _if(lambda problem: problem.variable_length, False),
+        lambda _: True,
     ),
-)  # fmt: skip
+)
 
-__all__ = ["SETTINGS", "Setting"]
+__all__ = ["SETTINGS", "Setting", "StateFormats"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import lcm
@@ -10,7 +10,7 @@ from math import lcm
 from meshplan.constraints.problem import Problem
 from meshplan.solver.changed import asked_value
 from meshplan.solver.diagnosis.legality import decision_domains
-from meshplan.solver.repairs.lever import Effort, Lever
+from meshplan.solver.repairs.lever import Effort, Lever, Step
 from meshplan.solver.repairs.results import Change
 from meshplan.solver.repairs.trials import Trials
 
@@ -26,36 +26,37 @@ class SequenceLength(Lever):
 
     name: str = "workload.seq_len"
     effort: Effort = Effort.WORKLOAD
+    neutral: bool = True
 
     def applies(self, problem: Problem) -> bool:
         """Whether there is a shorter one."""
         return problem.seq_len > 1
 
-    def widest(self, problem: Problem) -> Change:
-        """The shortest that every layout which the pins allow can shard."""
-        shards = _shards(problem)
-        return self._change(problem, min(shards, problem.seq_len))
+    def widest(self, trials: Trials) -> Step:
+        """The shortest that the narrowest shards of the pins divide."""
+        problem = trials.problem
+        return self._step(problem, min(_shards(problem), problem.seq_len))
 
-    def smallest(self, trials: Trials) -> Change | None:
+    def smallest(self, trials: Trials) -> Step | None:
         """The longest of all."""
         longest = longest_sequence(trials, below=trials.problem.seq_len)
-        return None if longest is None else self._change(trials.problem, longest)
+        return None if longest is None else self._step(trials.problem, longest)
 
-    def further(self, trials: Trials, smallest: Change) -> Iterator[Change]:
+    def further(self, trials: Trials, smallest: Step) -> Iterator[Step]:
         """The longest round one."""
-        longest = smallest.after
+        longest = smallest[0].after
         assert isinstance(longest, int)
         unit = next((unit for unit in _ROUND if 8 * unit <= longest), 1)
         if longest % unit == 0:
             return
         for length in range(longest // unit * unit, longest // 2, -unit):
             if trials.works({self.name: length}):
-                yield self._change(trials.problem, length)
+                yield self._step(trials.problem, length)
                 return
 
-    def _change(self, problem: Problem, length: int) -> Change:
+    def _step(self, problem: Problem, length: int) -> Step:
         text = f"workload.seq_len: {length:,} instead of {problem.seq_len:,}"
-        return Change(self.name, problem.seq_len, length, text)
+        return (Change(self.name, problem.seq_len, length, text),)
 
 
 def longest_sequence(trials: Trials, below: int) -> int | None:
@@ -108,31 +109,43 @@ class BatchSize(Lever):
         """Always: there is another batch."""
         return True
 
-    def widest(self, problem: Problem) -> Change:
+    def widest(self, trials: Trials) -> Step:
         """One micro-batch on each replica."""
-        return self._change(problem, min(batch_steps(problem)))
+        return self._step(trials.problem, min(batch_steps(trials.problem)))
 
-    def smallest(self, trials: Trials) -> Change | None:
-        """The nearest that works, looked for in rounds."""
+    def smallest(self, trials: Trials) -> Step | None:
+        """The nearest that works.
+
+        Where memory is short only smaller batches can help, with fewer micro-batches in flight:
+        then the smallest are tried first.
+        """
         problem = trials.problem
+        present = trials.trial({})
+        if present is not None and present.least is not None:
+            smallest = islice(small_batches(problem), _SIZES)
+            if not self._any(trials, smallest):
+                return None
         near = nearest_batches(problem)
         for _ in range(_ROUNDS):
-            chosen = tuple(islice(near, _SIZES))
+            chosen = list(islice(near, _SIZES))
             best: int | None = None
-            while chosen:
-                trial = trials.trial({}, ("gbs", chosen))
-                if trial is None or trial.found is None:
-                    break
-                best = int(trial.found.decisions["gbs"])
-                chosen = chosen[: chosen.index(best)]
+            while (found := self._any(trials, chosen)) is not None:
+                best, chosen = found, chosen[: chosen.index(found)]
             if best is not None and trials.works({self.name: best}):
-                return self._change(problem, best)
+                return self._step(problem, best)
         return None
 
-    def _change(self, problem: Problem, size: int) -> Change:
+    @staticmethod
+    def _any(trials: Trials, sizes: Iterable[int]) -> int | None:
+        """The batch of some plan with one of these."""
+        chosen = tuple(sizes)
+        trial = trials.trial({}, ("gbs", chosen)) if chosen else None
+        return int(trial.found.decisions["gbs"]) if trial is not None and trial.found else None
+
+    def _step(self, problem: Problem, size: int) -> Step:
         before = asked_value(problem, self.name)
         text = f"workload.global_batch_size: {size:,} instead of {_shown(before)}"
-        return Change(self.name, before, size, text)
+        return (Change(self.name, before, size, text),)
 
 
 def _shown(batch: object) -> str:
@@ -148,6 +161,13 @@ def batch_steps(problem: Problem) -> list[int]:
 
     pinned = problem.pinned
     return sorted({mbs * dp for mbs in values("mbs") for dp in values("dp")})
+
+
+def small_batches(problem: Problem) -> Iterator[int]:
+    """Batches smaller than the present ones, a multiple of one of the steps, ascending."""
+    steps = batch_steps(problem)
+    least = min(int(size) for size in problem.candidates["gbs"])
+    return (size for size in range(1, least) if any(size % step == 0 for step in steps))
 
 
 def nearest_batches(problem: Problem) -> Iterator[int]:
