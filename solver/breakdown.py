@@ -18,6 +18,7 @@ from meshplan.solver.time.step import (
     STEP_OVERHEAD_US,
     StepTime,
     gpu_terms,
+    launched_layer_us,
     layer_parts_us,
     layer_us,
     losses_us,
@@ -36,6 +37,7 @@ PARTS: tuple[str, ...] = (
     "tensor_parallel_exchange",
     "context_parallel_exchange",
     "host",
+    "activation_offload",
     "embedding",
     "loss",
     "mtp",
@@ -68,7 +70,8 @@ def step_breakdown_us(problem: Problem, layout: Layout, time: StepTime) -> dict[
 
     The parts of layers are those of the heaviest rank, over all micro-batches.  Exchanges count
     where nothing hides them; that of experts is in ``expert_dispatch``, and ``mtp`` is whole.
-    ``host`` is what launching the kernels adds to the GPU time of the layers, ``pipeline_waiting``
+    ``host`` is what launching the kernels adds to the GPU time of the layers,
+    ``activation_offload`` what copies to host memory and back add to both, ``pipeline_waiting``
     the time that the heaviest rank waits for those which have more than it has in another chunk.
     """
     rank = time.rank_us.index(max(time.rank_us))
@@ -125,7 +128,7 @@ def _slot_parts_us(problem: Problem, layout: Layout, slot: Slot) -> Counter[str]
 
 
 def _layer_parts(problem: Problem, layout: Layout, kind: LayerKind) -> Counter[str]:
-    """Parts of one layer, communication apart from work, and what the host adds."""
+    """Parts of one layer, communication apart from work; what host and offload add."""
     whole = layer_parts_us(problem, layout, kind)
     parts = Counter(whole)
     for name, (exchange, term) in _EXCHANGES.items():
@@ -134,5 +137,7 @@ def _layer_parts(problem: Problem, layout: Layout, kind: LayerKind) -> Counter[s
             exposed = evaluate(term, problem, layout, **constants)
             parts[name] -= exposed
             parts[exchange] += exposed
-    parts["host"] = layer_us(problem, layout, kind) - sum(whole.values())
+    launched = launched_layer_us(problem, layout, kind)
+    parts["host"] = launched - sum(whole.values())
+    parts["activation_offload"] = layer_us(problem, layout, kind) - launched
     return parts

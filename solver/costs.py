@@ -41,6 +41,7 @@ from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array, Axes
 from meshplan.solver.time.ends import embedding_us, loss_us, mtp_projection_us, p2p_us
 from meshplan.solver.time.host import OVERLAP_TANGENTS, host_us
+from meshplan.solver.time.offload import transfers_us, with_transfers_us
 from meshplan.solver.time.step import gpu_terms
 from meshplan.solver.time.update import (
     dense_exchange_us,
@@ -172,6 +173,8 @@ class CellCosts(MemoryCosts):
     gpu_us, host_us
         By layer kind: time of one layer on GPU and host.  The two depend on different axes and
         are only joined (:attr:`layer_us`) for as many cells as are looked at.
+    copies_us, way_us
+        By layer kind: copies of its offloaded activations in GPU memory, and one way to the host.
     first_us, loss_us, mtp_us
         Time of the embedding; of all losses; of one MTP layer's projection.
     p2p_us
@@ -182,6 +185,8 @@ class CellCosts(MemoryCosts):
 
     gpu_us: dict[LayerKind, Array]
     host_us: dict[LayerKind, Array]
+    copies_us: dict[LayerKind, Array]
+    way_us: dict[LayerKind, Array]
     first_us: Array
     loss_us: Array
     mtp_us: Array
@@ -193,13 +198,15 @@ class CellCosts(MemoryCosts):
 
     @cached_property
     def layer_us(self) -> dict[LayerKind, Array]:
-        """Time of one layer by kind, host included."""
-        return {
-            kind: -(
-                -largest([a * gpu + b * self.host_us[kind] for a, b in OVERLAP_TANGENTS]) // 1000
-            )
-            for kind, gpu in self.gpu_us.items()
-        }
+        """Time of one layer by kind, host and offload included."""
+        return {kind: self._layer_us(kind) for kind in self.gpu_us}
+
+    def _layer_us(self, kind: LayerKind) -> Array:
+        gpu, host, way = self.gpu_us[kind], self.host_us[kind], self.way_us[kind]
+        time: Array = -(-largest([a * gpu + b * host for a, b in OVERLAP_TANGENTS]) // 1000)
+        if way.any():
+            time = with_transfers_us(time, self.copies_us[kind], way, np.maximum)
+        return time
 
     def any_vpp(self) -> CellCosts:
         """The same with the least transfer over all virtual pipeline degrees, for bounds."""
@@ -238,10 +245,13 @@ def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
     if card.mtp_layers:
         exchange_ends = exchange_ends + table(mtp_expert_exchange_us)
         optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
+    transfers = {kind: transfers_us(problem, moved) for kind, moved in memory.offloaded.items()}
     return CellCosts(
         **{field.name: getattr(memory, field.name) for field in fields(MemoryCosts)},
         gpu_us={kind: _gpu_us(axes, kind) for kind in problem.cost_kinds},
         host_us={kind: table(host_us, kind=kind) for kind in problem.cost_kinds},
+        copies_us={kind: copies for kind, (copies, _) in transfers.items()},
+        way_us={kind: way for kind, (_, way) in transfers.items()},
         first_us=table(embedding_us),
         loss_us=(1 + card.mtp_layers) * table(loss_us),
         mtp_us=table(mtp_projection_us),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 #: Gains below this are none: they would round to 0.0 %.
-_LEAST_GAIN = 0.0005
+LEAST_GAIN = 0.0005
 _NAMES = {"top": "--top", "pareto": "--pareto", "binding": "--binding"}
 
 
@@ -101,7 +101,7 @@ def _relaxations(data: dict[str, Any]) -> RenderableType:
     for one in found:
         if one["gain"] is None:
             table.add_row("?", Text(f"{one['change']} (not solved in the time)"))
-        elif one["gain"] >= _LEAST_GAIN:
+        elif one["gain"] >= LEAST_GAIN:
             layout = short_layout(one)
             table.add_row(f"{one['gain']:+.1%}", Text(f"{one['change']} → {layout}"))
         else:

@@ -8,6 +8,7 @@
 ``mlp``          dense MLP, shared and routed experts
 ``dispatch``     token dispatch and combine
 ``host``         launch time, and how it overlaps with the GPU
+``offload``      transfers of offloaded activations
 ``ends``         embedding, loss, MTP projection, pipeline p2p
 ``update``       gradient exchange and optimizer
 ``step``         :func:`step_time`: the step of a concrete layout

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshplan.constraints.layout import Layout, Slot
+from meshplan.constraints.memory.offloaded import offloaded_activation
 from meshplan.constraints.pipeline import kind_counts
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.terms import evaluate
@@ -23,6 +24,7 @@ from meshplan.solver.time.dispatch import dispatch_us
 from meshplan.solver.time.ends import embedding_us, loss_us, mtp_projection_us, p2p_us
 from meshplan.solver.time.host import host_us, layer_time_us
 from meshplan.solver.time.mlp import dense_mlp_us, experts_us, mlp_norm_us, shared_experts_us
+from meshplan.solver.time.offload import transfers_us, with_transfers_us
 from meshplan.solver.time.update import (
     dense_exchange_us,
     dense_optimizer_us,
@@ -62,10 +64,17 @@ def layer_parts_us(problem: Problem, layout: Layout, kind: LayerKind) -> dict[st
     }
 
 
-def layer_us(problem: Problem, layout: Layout, kind: LayerKind) -> int:
-    """Time of one layer of ``kind`` for one micro-batch, host included."""
+def launched_layer_us(problem: Problem, layout: Layout, kind: LayerKind) -> int:
+    """Time of one layer of ``kind`` for one micro-batch, host included, offload not."""
     gpu = sum(layer_parts_us(problem, layout, kind).values())
     return layer_time_us(gpu, evaluate(host_us, problem, layout, kind=kind))
+
+
+def layer_us(problem: Problem, layout: Layout, kind: LayerKind) -> int:
+    """Time of one layer of ``kind`` for one micro-batch, host and offload included."""
+    time = launched_layer_us(problem, layout, kind)
+    offloaded = evaluate(offloaded_activation, problem, layout, kind=kind)
+    return int(with_transfers_us(time, *transfers_us(problem, offloaded)))
 
 
 def mtp_us(problem: Problem, layout: Layout) -> int:

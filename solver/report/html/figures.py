@@ -18,6 +18,12 @@ Chart: TypeAlias = "alt.LayerChart | alt.FacetChart"
 #: Pixels of a row of bars, and of a figure that has none.
 _ROW, _HEIGHT = 24, 280
 _TEXT, _PAGE = "var(--text)", "var(--page)"
+#: The colour that a row names.
+_OWN: dict[str, Any] = {"shorthand": "color:N", "scale": None, "legend": None}
+#: Room for labels at the ends of bars, in pixels.
+_PADDING = {"left": 5, "top": 5, "right": 50, "bottom": 5}
+#: Opacity of passes through the first and the last chunk: text stands out from both.
+_FILLED = [0.5, 0.12]
 #: Pixels below which a bar has no room for its label.
 _LETTER = 7
 
@@ -37,7 +43,7 @@ def _memory(rows: list[dict[str, Any]]) -> Chart:
         x=alt.X("from:Q", title="GiB"),
         x2="to:Q",
         y=_ranks(),
-        color=_own_color(),
+        color=alt.Color(**_OWN),
         tooltip=["rank:O", "part:N", "gib:Q", "peak:Q", "event:N"],
     )
     line = (
@@ -60,7 +66,7 @@ def _time(rows: list[dict[str, Any]]) -> Chart:
     labels = base.mark_text(align="left", dx=4, color=_TEXT).encode(
         text=alt.Text("share:Q", format=".1%")
     )
-    return alt.layer(base.mark_bar(color="var(--s1)"), labels)
+    return alt.layer(base.mark_bar(color="var(--s1)"), labels, padding=_PADDING)
 
 
 def _slots(rows: list[dict[str, Any]]) -> Chart:
@@ -72,27 +78,28 @@ def _slots(rows: list[dict[str, Any]]) -> Chart:
         tooltip=["rank:O", "chunk:O", "holds:N", "seconds:Q"],
     )
     bars = base.mark_bar(stroke=_PAGE, strokeWidth=1).encode(
-        x=alt.X("start:Q", title="s"), x2="end:Q", color=_own_color()
+        x=alt.X("start:Q", title="s"), x2="end:Q", color=alt.Color(**_OWN)
     )
-    return alt.layer(bars, _inside(base, "holds"))
+    return alt.layer(bars, _inside(base, "holds", _PAGE))
 
 
 def _schedule(rows: list[dict[str, Any]]) -> Chart:
     """A bar for each pass, with its micro-batch; later chunks of a rank are paler."""
     import altair as alt
 
-    chunks = max(row["chunk"] for row in rows)
+    paleness = alt.Scale(domain=[0, max(row["chunk"] for row in rows)], range=_FILLED)
     base = _base(rows).encode(
         y=_ranks(),
         tooltip=["rank:O", "chunk:O", "pass:N", "micro-batch:N", "start:Q", "end:Q"],
     )
-    bars = base.mark_bar(stroke=_PAGE, strokeWidth=0.5, aria=False).encode(
-        x=alt.X("start:Q", title="s since the start of the step"), x2="end:Q", color=_own_color()
+    bars = base.mark_bar(strokeWidth=1, strokeOpacity=1, aria=False).encode(
+        x=alt.X("start:Q", title="s since the start of the step"),
+        x2="end:Q",
+        fill=alt.Fill(**_OWN),
+        stroke=alt.Stroke(**_OWN),
+        fillOpacity=alt.FillOpacity("chunk:Q", scale=paleness, legend=None),
     )
-    if chunks:
-        scale = alt.Scale(domain=[0, chunks], range=[1, 0.55])
-        bars = bars.encode(opacity=alt.Opacity("chunk:Q", scale=scale, legend=None))
-    return alt.layer(bars, _inside(base, "micro-batch"))
+    return alt.layer(bars, _inside(base, "micro-batch", _TEXT))
 
 
 def _pareto(rows: list[dict[str, Any]]) -> Chart:
@@ -103,18 +110,17 @@ def _pareto(rows: list[dict[str, Any]]) -> Chart:
         x=alt.X(
             "relative:Q",
             title="step time against this plan",
-            axis=alt.Axis(format="+.0%"),
+            axis=_percent(),
             scale=alt.Scale(zero=False, nice=True),
         ),
         y=alt.Y("gib:Q", title="peak memory, GiB", scale=alt.Scale(zero=False)),
         tooltip=["layout:N", alt.Tooltip("relative:Q", format="+.1%"), "gib:Q", "dp:Q"],
     )
-    points = base.mark_point(filled=True, color="var(--s1)", size=70, opacity=1)
+    points = base.mark_point(filled=True, size=80, opacity=1).encode(color=alt.Color(**_OWN))
     ring = base.transform_filter("datum.shown").mark_point(
         stroke=_TEXT, strokeWidth=2, size=260, opacity=1
     )
-    labels = base.mark_text(dy=-12, color=_TEXT).encode(text="text:N")
-    return alt.layer(points, ring, labels).properties(height=_HEIGHT)
+    return alt.layer(points, ring).properties(height=_HEIGHT)
 
 
 def _relaxations(rows: list[dict[str, Any]]) -> Chart:
@@ -122,14 +128,14 @@ def _relaxations(rows: list[dict[str, Any]]) -> Chart:
     import altair as alt
 
     base = _base(rows).encode(
-        x=alt.X("gain:Q", title="gain of throughput", axis=alt.Axis(format="+.0%")),
+        x=alt.X("gain:Q", title="gain of throughput", axis=_percent()),
         y=alt.Y("change:N", sort=None, title=None),
         tooltip=["what:N", alt.Tooltip("gain:Q", format="+.1%")],
     )
     labels = base.mark_text(align="left", dx=4, color=_TEXT).encode(
         text=alt.Text("gain:Q", format="+.1%")
     )
-    return alt.layer(base.mark_bar(color="var(--s2)"), labels)
+    return alt.layer(base.mark_bar(color="var(--s2)"), labels, padding=_PADDING)
 
 
 def _terms(rows: list[dict[str, Any]]) -> Chart:
@@ -141,7 +147,7 @@ def _terms(rows: list[dict[str, Any]]) -> Chart:
         y=alt.Y("part:N", sort=None, title=None),
         tooltip=["part:N", "text:N"],
     )
-    return alt.layer(base.mark_bar().encode(color=_own_color()))
+    return alt.layer(base.mark_bar().encode(color=alt.Color(**_OWN)))
 
 
 def _base(rows: list[dict[str, Any]]) -> alt.Chart:
@@ -153,23 +159,23 @@ def _base(rows: list[dict[str, Any]]) -> alt.Chart:
 def _ranks() -> alt.Y:
     import altair as alt
 
-    return alt.Y("rank:O", title="pipeline rank", scale=alt.Scale(padding=0.12))
+    return alt.Y("rank:O", title="rank", scale=alt.Scale(padding=0.12))
 
 
-def _own_color() -> alt.Color:
-    """The colour that a row names."""
+def _percent() -> alt.Axis:
+    """An axis of signed percentages, as many as they are whole."""
     import altair as alt
 
-    return alt.Color("color:N", scale=None, legend=None)
+    return alt.Axis(format="+.0%", tickMinStep=0.01)
 
 
-def _inside(base: alt.Chart, field: str) -> alt.Chart:
+def _inside(base: alt.Chart, field: str, color: str) -> alt.Chart:
     """Labels in the middle of bars that have room for them."""
     import altair as alt
 
     room = f"scale('x', datum.end) - scale('x', datum.start) > {_LETTER} * length(datum['{field}'])"
     marks: alt.Chart = base.transform_calculate(middle="(datum.start + datum.end) / 2").mark_text(
-        color=_PAGE, fontSize=11, aria=False, opacity=alt.expr(f"{room} ? 1 : 0")
+        color=color, fontSize=11, aria=False, opacity=alt.expr(f"{room} ? 1 : 0")
     )
     return marks.encode(x="middle:Q", text=f"{field}:N")
 

@@ -85,12 +85,14 @@ def _cards(data: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         time = data["time"]
         band = time["error_band"]
         trust = "not calibrated" if band is None else f"± {band:.0%}, an estimate"
+        if data["status"] == "illegal":
+            trust = "as if it were legal"
         yield "step time", seconds(time["step_s"]), trust
         yield "throughput", f"{time['tokens_per_s_per_gpu']:,.0f}", "tokens/s per GPU"
         yield "MFU", f"{time['mfu']:.1%}", f"of the {time['mfu_of']}"
     if data["memory"] is not None:
         memory = data["memory"]
-        room = f"of {memory['capacity_gib']:.1f} GiB: {memory['verdict']}"
+        room = f"of {memory['capacity_gib']:.1f} GiB to use"
         yield "peak memory", f"{memory['peak_gib']:.1f} GiB", room
     if data["layout"] is not None:
         layout = data["layout"]

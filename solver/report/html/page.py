@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshplan.solver.compare.diff import DiffReport
@@ -56,7 +57,8 @@ def sections(result: Result, data: dict[str, Any]) -> Iterator[Section]:
         yield from trouble_sections(given)
         yield from trouble_sections(data["optimum"])
         yield from compare_sections(telling(data), WHY_NAMES, WHY_NAMES)
-        yield from layout_sections(given)
+        for section in layout_sections(given):
+            yield replace(section, title=f"{section.title}, given layout")
         yield from remark_sections({"assumed": given["assumed"]})
     elif isinstance(result, DiffReport):
         yield from compare_sections(data, DIFF_NAMES, ("A", "B"))

@@ -22,7 +22,7 @@ def pipeline_section(data: dict[str, Any]) -> Section:
         "Pipeline",
         f"Layout string: {data['pipeline']['layout']}",
         drawings=(_slot_drawing(data), _schedule_drawing(data)),
-        tables=(_slot_table(data),),
+        tables=(_slot_table(data), _rank_table(data)),
     )
 
 
@@ -79,6 +79,22 @@ def _slot_table(data: dict[str, Any]) -> Table:
         rows.append((name, holds, seconds(time_s)))
     heads = ("slots, in the order of the layers", "hold", "time of one micro-batch")
     return table("What each pipeline slot holds and takes", heads, rows, (0, 1))
+
+
+def _rank_table(data: dict[str, Any]) -> Table:
+    """The beginning of the schedule, rank by rank."""
+    passes, _ = _first_passes(data)
+    ranks = range(data["layout"]["pp"])
+    firsts: dict[tuple[int, bool], str] = {}
+    for one in passes:
+        firsts.setdefault((one.rank, one.forward), seconds(one.start_s))
+    ahead = data["pipeline"]["warm_up"]
+    rows = [
+        (str(rank), *(firsts.get((rank, way), "–") for way in (True, False)), f"{ahead[rank]:,}")
+        for rank in ranks
+    ]
+    heads = ("rank", "first forward pass", "first backward pass", "forward passes before it")
+    return table("When each rank begins", heads, rows)
 
 
 def _schedule_drawing(data: dict[str, Any]) -> Drawing:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from meshplan.solver.report.html.content import Drawing, Section, Table, table
+from meshplan.solver.report.listings import LEAST_GAIN
 from meshplan.solver.report.words import (
     offload_text,
     recompute_text,
@@ -14,6 +15,8 @@ from meshplan.solver.report.words import (
     short_layout,
 )
 
+#: Colours that a style sheet has.
+_COLORS = 6
 _HEADS = ("layout", "step", "against this plan", "dp", "gbs", "GiB", "recompute", "optimizer")
 
 
@@ -61,6 +64,8 @@ def _plan_table(
 
 def _pareto_section(data: dict[str, Any]) -> Section:
     plans = sorted(data["pareto"], key=lambda one: -one["layout"]["dp"])
+    degrees = sorted({one["layout"]["dp"] for one in plans}, reverse=True)
+    colors = {dp: f"s{min(place + 1, _COLORS)}" for place, dp in enumerate(degrees)}
     drawn = [
         {
             "layout": short_layout(one),
@@ -68,7 +73,7 @@ def _pareto_section(data: dict[str, Any]) -> Section:
             "relative": round(relative_time(data, one["step_s"], one["layout"]["gbs"]), 6),
             "gib": one["peak_gib"],
             "dp": one["layout"]["dp"],
-            "text": f"dp {one['layout']['dp']}",
+            "color": f"var(--{colors[one['layout']['dp']]})",
             "shown": _same(one, data),
         }
         for one in plans
@@ -82,9 +87,17 @@ def _pareto_section(data: dict[str, Any]) -> Section:
         "pareto",
         "Pareto front",
         note,
-        drawings=(Drawing("pareto", label, drawn),),
+        drawings=(Drawing("pareto", label, drawn, _degree_keys(degrees, colors)),),
         tables=(_plan_table("Pareto front, most data parallelism first", data, plans),),
     )
+
+
+def _degree_keys(degrees: list[int], colors: dict[int, str]) -> tuple[tuple[str, str], ...]:
+    """What the colours of the front stand for; small degrees share the last one."""
+    keys = [(colors[dp], f"dp {dp}") for dp in degrees[:_COLORS]]
+    if len(degrees) > _COLORS:
+        keys[-1] = (keys[-1][0], f"{keys[-1][1]} or less")
+    return tuple(keys)
 
 
 def _same(one: dict[str, Any], data: dict[str, Any]) -> bool:
@@ -107,7 +120,7 @@ def _relaxation_section(data: dict[str, Any]) -> Section:
     drawn = [
         {"change": one["key"].replace("_", " "), "gain": one["gain"], "what": one["change"]}
         for one in found
-        if one["gain"] is not None
+        if (one["gain"] or 0) >= LEAST_GAIN
     ]
     label = "Throughput that the fastest layout gains where one thing is relaxed by one step."
     fastest = seconds(data["proof"]["objective"])
@@ -117,7 +130,7 @@ def _relaxation_section(data: dict[str, Any]) -> Section:
         "relaxations",
         "What one step more would gain",
         note,
-        drawings=(Drawing("relaxations", label, drawn),),
+        drawings=(Drawing("relaxations", label, drawn),) if drawn else (),
         tables=(table("What one step more would gain", heads, rows, (0, 2)),),
     )
 

@@ -45,6 +45,7 @@ def problems(draw: st.DrawFn) -> Problem:
             overlap_expert_communication=draw(flags),
             overlap_tensor_communication=draw(flags),
             fused_grouped_mlp=draw(flags),
+            activation_offload=draw(st.sampled_from(((), ("core_attn",), ("expert_fc1",)))),
             load_imbalance=draw(st.sampled_from((1.0, 1.3))),
         ),
     )
