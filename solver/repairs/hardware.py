@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from meshplan.constraints.problem import Problem
 from meshplan.solver.changed import NODE, asked_value
-from meshplan.solver.conflicts import floor
+from meshplan.solver.diagnosis.arithmetic import memory_floors
 from meshplan.solver.repairs.lever import (
     Effort,
     Lever,
@@ -119,7 +119,7 @@ def gpu_counts(problem: Problem, least: int, most: int) -> Iterator[int]:
     """Counts that make whole nodes, or a part of one, whose memory could suffice at all."""
     node = problem.node_type.gpus_per_node
     whole_only = size_field(problem) == "cluster.nodes"
-    state = floor(problem) * problem.gpus
+    state = memory_floors(problem)[0].device * problem.gpus
     for count in range(least, min(most, node - 1) + 1):
         if not whole_only and state <= count * problem.capacity:
             yield count

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Pin, Problem
 from meshplan.solver.changed import asked_value
-from meshplan.solver.legality import decision_domains
+from meshplan.solver.diagnosis.legality import decision_domains
 from meshplan.solver.repairs.lever import Effort, Lever
 from meshplan.solver.repairs.results import Change
 from meshplan.solver.repairs.trials import Trials

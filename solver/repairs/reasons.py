@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshplan.constraints.memory.items import itemize
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
-from meshplan.solver.conflicts import conflict
+from meshplan.solver.diagnosis.conflict import conflict
 from meshplan.solver.found import to_layout
 from meshplan.solver.repairs.results import Change
 from meshplan.solver.repairs.trials import Trial, Trials

@@ -10,8 +10,8 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.errors import InputError
 from meshplan.solver.changed import changed_problem
-from meshplan.solver.conflict_text import broken_layout_rules
-from meshplan.solver.conflicts import floor
+from meshplan.solver.diagnosis.arithmetic import least_floor, telling_floor
+from meshplan.solver.diagnosis.words import broken_layout_rules
 from meshplan.solver.found import Found
 from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.results import Infeasible, Plan, Unknown
@@ -138,8 +138,8 @@ class Trials:
             problem = replace(problem, pins=pins, candidates={**problem.candidates, name: chosen})
         if broken_layout_rules(problem):
             return Trial(problem, None, None)
-        if (least := floor(problem)) > problem.capacity:
-            return Trial(problem, None, least)
+        if least_floor(problem) is None:
+            return Trial(problem, None, telling_floor(problem).device)
         search = Search(problem, deadline=self.deadline)
         search.any_plan()
         return Trial(problem, search.best, search.space.least_mean_memory)

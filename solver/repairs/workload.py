@@ -9,7 +9,7 @@ from math import lcm
 
 from meshplan.constraints.problem import Problem
 from meshplan.solver.changed import asked_value
-from meshplan.solver.legality import decision_domains
+from meshplan.solver.diagnosis.legality import decision_domains
 from meshplan.solver.repairs.lever import Effort, Lever
 from meshplan.solver.repairs.results import Change
 from meshplan.solver.repairs.trials import Trials
