@@ -47,6 +47,11 @@ def _jobs(_: click.Context, __: click.Parameter, value: str) -> int | None:
     metavar="EXPRESSION",
     help="Only files whose path has these parts: 'h100 and not 128k'.",
 )
+@click.option(
+    "--only-scenarios",
+    is_flag=True,
+    help="Pass over given files that are no scenarios, and succeed if none is left: for hooks.",
+)
 @click.option("--fail-fast", "-x", is_flag=True, help="Stop at the first case that fails.")
 @time_limit_option
 @click.option(
@@ -69,6 +74,7 @@ def test(
     paths: tuple[str, ...],
     jobs: int | None,
     expression: str | None,
+    only_scenarios: bool,
     fail_fast: bool,
     time_limit_s: float | None,
     update: bool,
@@ -86,11 +92,16 @@ def test(
     from meshplan.cli.exit_codes import DONE, NOT_AS_HOPED, STOPPED
     from meshplan.cli.kept import LockFile, updated
     from meshplan.cli.whole_file import WholeFile, keep_apart
-    from meshplan.suite.files import scenario_files, selected
+    from meshplan.suite.files import are_scenarios, scenario_files, selected
     from meshplan.suite.junit import junit_xml
 
     lock = LockFile(lock_file, writes=write_lock, holds=locked)
     target = WholeFile(junit_path, "--junit") if junit_path is not None else None
+    if only_scenarios:
+        paths = tuple(are_scenarios(paths))
+        if not paths:
+            click.echo("no scenario among the files")
+            ctx.exit(DONE)
     files = scenario_files(paths)
     if expression is not None:
         files = selected(files, expression)
