@@ -47,7 +47,7 @@ def _memory(rows: list[dict[str, Any]]) -> Chart:
         tooltip=["rank:O", "part:N", "gib:Q", "peak:Q", "event:N"],
     )
     line = (
-        _base(rows[:1])
+        _base(rows[:1], "capacity")
         .mark_rule(stroke=_TEXT, strokeWidth=2, strokeDash=[6, 3])
         .encode(x="capacity:Q", tooltip=["capacity:Q"])
     )
@@ -150,10 +150,10 @@ def _terms(rows: list[dict[str, Any]]) -> Chart:
     return alt.layer(base.mark_bar().encode(color=alt.Color(**_OWN)))
 
 
-def _base(rows: list[dict[str, Any]]) -> alt.Chart:
+def _base(rows: list[dict[str, Any]], name: str = "rows") -> alt.Chart:
     import altair as alt
 
-    return alt.Chart(alt.InlineData(values=rows), height={"step": _ROW})
+    return alt.Chart(alt.InlineData(values=rows, name=name), height={"step": _ROW})
 
 
 def _ranks() -> alt.Y:
