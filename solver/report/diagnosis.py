@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[RenderableType]:
     """The answer in words, the cause, conflicts, repairs, levers without effect, assumptions."""
-    yield panel(found.problem.name, data["status"], verdict_text(data), _rows(found, data))
+    yield panel(found.problem.name, data["status"], verdict_text(data), rows(found, data))
     if data["status"] == "infeasible":
         yield paragraph("Why", data["cause"])
     if data["conflicts"]:
@@ -36,14 +36,15 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
     if data["repairs"]:
         yield section("What would help, each by itself", _repair_rows(data))
     if data["no_help"]:
-        rows = [(one["lever"], one["reason"]) for one in data["no_help"]]
-        yield section("What does not help", rows)
+        levers = [(one["lever"], one["reason"]) for one in data["no_help"]]
+        yield section("What does not help", levers)
     if data["cut_short"]:
         yield paragraph("Cut short by the limit", cut_text(data))
     yield from remarks({"assumed": data["assumed"]})
 
 
-def _rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Question, and the best plan if there is one: labels and figures; an empty pair is a gap."""
     yield from question_rows(found.problem)
     if found.stated:
         yield "layout", stated_text(found)

@@ -20,6 +20,7 @@ from tests.solver.small import toy_scenario
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
+_CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--lang=en",
@@ -93,9 +94,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     from selenium.webdriver.chrome.service import Service
 
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    chromium = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
+    driver = shutil.which("chromedriver")
     if chromium is None or driver is None:
-        pytest.skip("there is no chromium with its chromedriver on the path")
+        pytest.skip("there is no Chromium with its chromedriver on the path")
     options = selenium.ChromeOptions()
     options.binary_location = chromium
     for flag in _FLAGS:

@@ -138,6 +138,19 @@ def _relaxations(rows: list[dict[str, Any]]) -> Chart:
     return alt.layer(base.mark_bar(color="var(--s2)"), labels, padding=_PADDING)
 
 
+def _repairs(rows: list[dict[str, Any]]) -> Chart:
+    """A bar for the throughput that each change buys."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        x=alt.X("throughput:Q", title="tokens/s per GPU"),
+        y=alt.Y("change:N", sort=None, title=None),
+        tooltip=["change:N", "text:N"],
+    )
+    labels = base.mark_text(align="left", dx=4, color=_TEXT).encode(text="text:N")
+    return alt.layer(base.mark_bar(color="var(--s2)"), labels, padding=_PADDING)
+
+
 def _terms(rows: list[dict[str, Any]]) -> Chart:
     """A bar for each difference, to the right of zero where the first layout takes more."""
     import altair as alt
@@ -188,6 +201,7 @@ _CHARTS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "pareto": _pareto,
     "relaxations": _relaxations,
     "terms": _terms,
+    "repairs": _repairs,
 }
 
 
