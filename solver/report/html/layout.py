@@ -130,8 +130,8 @@ def time_section(time: dict[str, Any]) -> Section:
     rows = [(name, seconds(value), f"{value / time['step_s']:.1%}") for name, value in parts]
     rows.append(("step", seconds(time["step_s"]), "100.0%"))
     label = (
-        f"Where the {seconds(time['step_s'])} of a step go: the parts of the slowest pipeline rank "
-        "over all micro-batches, the pipeline bubble, and what comes once a step."
+        f"Where the {seconds(time['step_s'])} of a step go: the work of the heaviest pipeline rank "
+        "over all micro-batches, what it waits for, and what comes once a step."
     )
     return Section(
         "time",
