@@ -139,7 +139,8 @@ def test_levers_say_what_a_change_gives(tmp_path: Path) -> None:
     toy = small_file(tmp_path)
     data = _data(toy, "--layout", LEVERED)
     memory = data["memory"]
-    stated: dict[str, object] = dict(one.split("=") for one in LEVERED.split(","))
+    pairs = (one.partition("=") for one in LEVERED.split(","))
+    stated: dict[str, object] = {key: value for key, _, value in pairs}
     now = meshplan.check(toy, LEVERED).to_json()["time"]["step_s"]
     levers = memory["levers"]
     assert [lever["peak_gib"] for lever in levers] == sorted(one["peak_gib"] for one in levers)

@@ -71,7 +71,8 @@ def test_slips_are_marked(extra: str, path: str) -> None:
 def _description(key: dict[str, Any]) -> str | None:
     """What an editor shows for a key; where it is that of the section, it stands there alone."""
     section = json_schema()["$defs"].get(key.get("$ref", "").rpartition("/")[2], {})
-    return key.get("description") or section.get("description")
+    text: str | None = key.get("description") or section.get("description")
+    return text
 
 
 def test_completion_has_words_to_show() -> None:
