@@ -45,6 +45,7 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
 
 
 def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Question, and the best plan if there is one: labels and figures; an empty pair is a gap."""
     yield from question_rows(found.problem)
     if found.stated:
         yield "layout", stated_text(found)
