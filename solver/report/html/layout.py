@@ -109,14 +109,15 @@ def _lever_section(memory: dict[str, Any]) -> Section:
             lever["change"],
             f"{lever['difference_gib']:+.2f}",
             f"{lever['peak_gib']:.2f}",
+            f"{lever['step_change']:+.1%}",
             str(lever["rank"]),
             lever["verdict"],
         )
         for lever in memory["levers"]
     ]
-    title = "What one change would do to the peak"
-    heads = ("change", "difference, GiB", "peak, GiB", "on rank", "verdict")
-    return Section("levers", title, tables=(table(title, heads, rows, (0, 4)),))
+    title = "What one change would do to the peak, and to the step time"
+    heads = ("change", "difference, GiB", "peak, GiB", "step", "on rank", "verdict")
+    return Section("levers", title, tables=(table(title, heads, rows, (0, 5)),))
 
 
 def time_section(time: dict[str, Any]) -> Section:
