@@ -13,7 +13,7 @@ from meshplan.solver.calibrate.findings import Parameter, RunError
 from meshplan.solver.calibrate.runs import Run
 from meshplan.solver.calibrate.validate import Band
 from meshplan.solver.report.words import counted
-from meshplan.solver.time.trust import LINEAR_ATTENTION
+from meshplan.solver.time.trust import error_band
 
 
 def provenance(
@@ -65,16 +65,10 @@ def what_to_know(
         notes.append(text)
     if not any(one.status == "fitted" for one in parameters):
         notes.append("nothing was fitted: add runs whose layouts and lengths differ more")
-    linear = sorted(
-        {
-            run.problem.model.name
-            for run in runs
-            if any(kind.attention in LINEAR_ATTENTION for kind in run.problem.kinds)
-        }
-    )
+    linear = sorted({run.problem.model.name for run in runs if error_band(run.problem) is None})
     if linear:
         notes.append(
-            f"{', '.join(linear)}: reports show no error band for linear attention, calibrated or "
+            f"{', '.join(linear)}: reports show no error band for gated delta net, calibrated or "
             "not"
         )
     chosen = Counter(key for run in runs for key in _chosen(run))
