@@ -37,7 +37,7 @@ from meshplan.solver.time.trust import error_band
 #: Version of the contract.
 RESULT_VERSION = 1
 #: Key of ``time.note``: why a step time has no error band.
-NOT_CALIBRATED = "not-calibrated-for-linear-attention"
+NOT_CALIBRATED = "not-calibrated-for-gated-delta-net"
 
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "mbs", "ga", "gbs")
 
