@@ -17,9 +17,9 @@ class Shown:
         return render_text(cast("Result", self))
 
     def _repr_html_(self) -> str:
-        from meshplan.solver.report.text import render_html
+        from meshplan.solver.report.html.notebook import notebook_fragment
 
-        return render_html(cast("Result", self))
+        return notebook_fragment(cast("Result", self))
 
 
 __all__ = ["Shown"]
