@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from meshplan.solver.report.text import Result
@@ -28,14 +28,14 @@ class Shown:
 
         return html_page(cast("Result", self))
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the report where IPython has text alone."""
-        printer.text(str(self))
-
     def _repr_html_(self) -> str:
         from meshplan.solver.report.html.notebook import notebook_fragment
 
         return notebook_fragment(cast("Result", self))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Both, for IPython, whose plain text is the report instead of all fields."""
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
 
 
 __all__ = ["Shown"]

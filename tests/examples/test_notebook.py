@@ -45,8 +45,8 @@ def test_notebook_runs(notebook: Any, tmp_path: Path, monkeypatch: pytest.Monkey
         if output.output_type == "execute_result"
     ]
     assert len(shown) == 4, "plan, judgement, comparison, diagnosis"
-    for data, words in zip(
-        shown, ("Optimal", "legal", "than the optimum", "Nothing fits"), strict=True
-    ):
+    answers = ("Optimal", "legal", "than the optimum", "Nothing fits")
+    for data, words in zip(shown, answers, strict=True):
         assert words in data["text/html"] and "meshplan-result" in data["text/html"]
+        assert words in data["text/plain"] and data["text/plain"].startswith("╭")
     assert (tmp_path / "plan.html").read_text("utf-8").startswith("<!DOCTYPE html>")
