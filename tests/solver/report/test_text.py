@@ -8,7 +8,7 @@ import pytest
 
 from meshplan.scenarios import from_mapping
 from meshplan.solver.check import check
-from meshplan.solver.report.text import render_html, render_text
+from meshplan.solver.report.text import render_text
 from meshplan.solver.report.words import counted, seconds, short_layout
 from meshplan.solver.results import (
     Alternative,
@@ -238,14 +238,6 @@ def test_colour_is_only_where_it_is_asked_for() -> None:
     stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert [line.rstrip() for line in stripped.splitlines()] == plain.splitlines()
     assert str(report) == plain
-
-
-def test_notebooks_get_one_html_fragment() -> None:
-    """Tests that the HTML is a fragment with inline styles and has the words of the report."""
-    html = render_html(_report())
-    assert html.startswith("<pre style=")
-    assert "this layout is legal and fits" in html
-    assert "<html" not in html
 
 
 @pytest.mark.parametrize(
