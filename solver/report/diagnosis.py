@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.report.diagnosis_words import (
+    change_text,
     conflict_note,
     conflicts_note,
     cut_text,
     members,
+    no_help_rows,
     result_text,
     shown_conflicts,
     stated_text,
@@ -36,8 +38,7 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
     if data["repairs"]:
         yield section("What would help, each by itself", _repair_rows(data))
     if data["no_help"]:
-        rows = [(one["lever"], one["reason"]) for one in data["no_help"]]
-        yield section("What does not help", rows)
+        yield section("What does not help by itself", no_help_rows(data))
     if data["cut_short"]:
         yield paragraph("Cut short by the limit", cut_text(data))
     yield from remarks({"assumed": data["assumed"]})
@@ -65,4 +66,4 @@ def _repair_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for one in data["repairs"]:
         mark = "" if one["verified"] else " (not verified: the time was up)"
         result = one["result"]
-        yield one["change"] + mark, "" if result is None else result_text(result)
+        yield change_text(data, one) + mark, "" if result is None else result_text(result)
