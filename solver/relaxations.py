@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from meshplan.constraints.layout import Layout
@@ -161,8 +161,9 @@ def _fields(problem: Problem) -> Iterator[_Relaxed]:
 
 
 def _changed(problem: Problem, path: str, value: object, change: str) -> _Relaxed:
-    """The problem with one field of its scenario changed, or left open (None)."""
+    """The problem with one field of its scenario changed, or left open (None), on the same GPUs."""
     changed = changed_problem(problem, {path: value})
+    changed = replace(changed, cluster=problem.cluster)
     return _Relaxed(path.rpartition(".")[2], change, path, changed, changed.capacity)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[RenderableType]:
     """The answer in words, the cause, conflicts, repairs, levers without effect, assumptions."""
-    yield panel(found.problem.name, data["status"], verdict_text(data), _rows(found, data))
+    yield panel(found.problem.name, data["status"], verdict_text(data), rows(found, data))
     if data["status"] == "infeasible":
         yield paragraph("Why", data["cause"])
     if data["conflicts"]:
@@ -44,7 +44,7 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
     yield from remarks({"assumed": data["assumed"]})
 
 
-def _rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from question_rows(found.problem)
     if found.stated:
         yield "layout", stated_text(found)
