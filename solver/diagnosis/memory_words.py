@@ -70,7 +70,7 @@ def host_share(problem: Problem) -> str:
     """What a node's memory leaves for one of its GPUs."""
     node = problem.node_type
     return (
-        f"the {node.host_memory_gib:,.0f} GiB of a node leave "
+        f"the {node.host_memory_gib:,.0f} GiB of a node leave only "
         f"{problem.host_capacity / QUANTA_PER_GIB:.1f} GiB for each of its {node.gpus_per_node} "
         f"GPUs ({HOST_RESERVE:.0%} reserved)"
     )

@@ -45,6 +45,7 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
 
 
 def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was asked, and the best plan where there is one."""
     yield from question_rows(found.problem)
     if found.stated:
         yield "layout", stated_text(found)
