@@ -45,7 +45,7 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
 
 
 def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was asked, and the best plan where there is one."""
+    """Question, and the best plan if there is one: labels and figures; an empty pair is a gap."""
     yield from question_rows(found.problem)
     if found.stated:
         yield "layout", stated_text(found)
@@ -58,8 +58,8 @@ def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _conflict_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for number, one in enumerate(shown_conflicts(data)):
-        text = one["text"] if number else ""  # of the first one the cause says it
+    for one in shown_conflicts(data):
+        text = "" if one["text"] == data["cause"] else one["text"]
         yield members(one), (text + conflict_note(one)).strip()
 
 
