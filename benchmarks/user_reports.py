@@ -186,6 +186,12 @@ def table(rows: list[Row]) -> str:
 
 def judge_file(path: Path) -> list[Row]:
     """All reports of a file, judged, in its order."""
+    cases, memory_gb = cases_of(path)
+    return [judge(case, memory_gb) for case in cases]
+
+
+def cases_of(path: Path) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """The reports of a file, and the memory of GPUs by what their names start with."""
     data = yaml.safe_load(read_file(path))
     if not isinstance(data, dict) or not isinstance(data.get("cases"), list):
         raise InputError(
@@ -195,8 +201,7 @@ def judge_file(path: Path) -> list[Row]:
         )
     memory = data.get("meta", {}).get("gpu_mem_gb", {})
     # Longest names first: A100-80 before A100.
-    memory_gb = dict(sorted(memory.items(), key=lambda item: -len(item[0])))
-    return [judge(case, memory_gb) for case in data["cases"]]
+    return data["cases"], dict(sorted(memory.items(), key=lambda item: -len(item[0])))
 
 
 def main(words: Sequence[str] | None = None) -> int:

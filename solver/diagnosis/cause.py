@@ -13,7 +13,7 @@ from meshplan.scenarios.parameters import total_parameters
 from meshplan.solver.diagnosis.arithmetic import Finding, smallest_grids, telling_floor
 from meshplan.solver.diagnosis.facts import MEMORY
 from meshplan.solver.diagnosis.leanest import Leanest
-from meshplan.solver.diagnosis.memory_words import host_share, room_text
+from meshplan.solver.diagnosis.memory_words import host_share, host_text, room_text
 from meshplan.solver.diagnosis.words import joined
 from meshplan.solver.results import Conflict
 
@@ -102,6 +102,8 @@ def _memory_sentences(
         yield f"Arithmetic alone shows it: {arithmetic.text}."
     elif least is not None and least > problem.capacity:
         yield f"Each GPU must hold at least {least / QUANTA_PER_GIB:.1f} GiB on average."
+    if host := host_text(problem):
+        yield f"{host}."
     if example is not None:
         yield _example_text(problem, example)
 

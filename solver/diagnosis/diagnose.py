@@ -11,7 +11,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.solver.diagnosis.arithmetic import findings
 from meshplan.solver.diagnosis.cause import cause, figures
 from meshplan.solver.diagnosis.conflict import Conflicts
-from meshplan.solver.diagnosis.facts import MEMORY
+from meshplan.solver.diagnosis.facts import MEMORY, facts
 from meshplan.solver.diagnosis.leanest import Leanest, leanest
 from meshplan.solver.diagnosis.memory_words import least_mean
 from meshplan.solver.diagnosis.near_misses import near_misses
@@ -55,6 +55,16 @@ def diagnose(
     return _Run(problem, time_limit_s, progress, stated).diagnosis()
 
 
+def is_possible(queries: Queries) -> bool:
+    """Whether a problem has any layout, the cheap reasons for none first."""
+    problem = queries.problem
+    if findings(problem) or broken_layout_rules(problem):
+        return False
+    if not queries.legal(fact.id for fact in facts(problem) if fact.id != MEMORY):
+        return False
+    return queries.with_memory(queries.movable) == "fits"
+
+
 class _Run:
     def __init__(
         self,
@@ -78,7 +88,7 @@ class _Run:
             self.progress(Progress(elapsed, phase=f"{self.phase}: search {searches}"))
 
     def diagnosis(self) -> Diagnosis:
-        possible = self._part("verdict", self._is_possible)
+        possible = self._part("verdict", lambda: is_possible(self.queries))
         if possible is None:
             return self._finished(Diagnosis(self.problem, "unknown", _UNKNOWN, 0.0))
         return self._finished(self._of_plan() if possible else self._infeasible())
@@ -102,13 +112,6 @@ class _Run:
             self.cut_short.append(name)
             self.deadline = self.queries.deadline = time.monotonic()  # all that follows is cut, too
         return None
-
-    def _is_possible(self) -> bool:
-        if self.findings or broken_layout_rules(self.problem):
-            return False
-        if not self.queries.legal(self.conflicts.rules_and_pins()):
-            return False
-        return self.queries.with_memory(self.queries.movable) == "fits"
 
     # -- nothing fits --------------------------------------------------------------------------
 

@@ -18,10 +18,12 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 from meshplan.constraints.split_rules import split_rule
+from meshplan.solver.diagnosis.facts import PIPELINE_PIN
 
 _CODES: dict[str, tuple[str, ...]] = {"dispatcher": DISPATCHERS, "cp_comm": CP_COMM_TYPES}
 #: Values of a pin that are looked at beyond the candidates.
 _MOST_PINNED = 4096
+_MOST_DERIVED = 16
 
 
 def _divisors(number: int) -> list[int]:
@@ -55,16 +57,20 @@ class Legality:
             self.variables[name] = self.model.new_int_var_from_domain(domain, name)
         for pin in problem.pins:
             self._post_pin(pin.path, pin.decision, pin.values)
-        for rule in (*rules, split_rule(problem)):
-            self._post_rule(rule)
+        for rule in rules:
+            self._post_rule(rule, rule.id)
+        split, given = split_rule(problem), problem.layout_string is not None or problem.even_split
+        self._post_rule(split, split.id, *([PIPELINE_PIN] if given else []))
 
     def _domains(self) -> dict[str, list[Value]]:
         domains = decision_domains(self.problem)
         for name, values in self.problem.pinned.items():
-            # A pin given as a range only narrows a derived degree; a list may add values.
-            if name not in ("dp", "edp", "ga"):
+            # A wide range only narrows a derived degree; a few values are known to it, so that the
+            # rule that refuses them is named.
+            most = _MOST_DERIVED if name in ("dp", "edp", "ga") else _MOST_PINNED
+            if len(values) <= most:
                 known = domains[name]
-                known += [v for v in values[:_MOST_PINNED] if v not in known]
+                known += [v for v in values if v not in known]
         for name, sources in DERIVED.items():
             domains[name] = sorted(set(self._tokens(name, sources, domains).values()))
         return domains
@@ -95,7 +101,7 @@ class Legality:
         constraint = self.model.add_linear_expression_in_domain(self.variables[name], domain)
         constraint.only_enforce_if(self._literal(path))
 
-    def _post_rule(self, rule: Rule) -> None:
+    def _post_rule(self, rule: Rule, *facts: str) -> None:
         columns = [self.domains[name] for name in rule.scope]
         rows = [
             tuple(self._code(n, v) for n, v in zip(rule.scope, values, strict=True))
@@ -103,11 +109,11 @@ class Legality:
             if rule.holds(self.problem, *values)
         ]
         variables = [self.variables[name] for name in rule.scope]
-        literal = self._literal(rule.id)
+        literals = [self._literal(fact) for fact in facts]
         if rows:
-            self.model.add_allowed_assignments(variables, rows).only_enforce_if(literal)
+            self.model.add_allowed_assignments(variables, rows).only_enforce_if(literals)
         else:
-            self.model.add(literal == 0)
+            self.model.add_bool_or([literal.negated() for literal in literals])
 
     def possible(self, facts: Iterable[str]) -> bool:
         """Whether some layout respects these facts."""

@@ -24,8 +24,10 @@ def memory_text(queries: Queries, core: frozenset[str]) -> str:
     """What memory has to do with a conflict with these pins and limits."""
     problem = queries.problem
     room = room_text(problem)
-    host = _host_text(problem)
-    if not host and _hosts_decide(queries):
+    host = host_text(problem)
+    if host:
+        host = f"; {host[:1].lower()}{host[1:]}"
+    elif _hosts_decide(queries):
         host = f"; with larger hosts a layout would fit: {host_share(problem)}"
     least = least_mean(queries, core)
     if least is None:
@@ -50,7 +52,7 @@ def room_text(problem: Problem) -> str:
     )
 
 
-def _host_text(problem: Problem) -> str:
+def host_text(problem: Problem) -> str:
     """That the optimizer state has no room on the hosts either, if so."""
     if not any(value != 0 for value in problem.domain("offload")):
         return ""
@@ -59,7 +61,7 @@ def _host_text(problem: Problem) -> str:
     if each <= problem.host_capacity:
         return ""
     return (
-        f"; with the optimizer on the hosts each GPU's rank keeps {each / QUANTA_PER_GIB:.1f} GiB "
+        f"With the optimizer on the hosts each GPU's rank keeps {each / QUANTA_PER_GIB:.1f} GiB "
         f"there, and {host_share(problem)}"
     )
 
@@ -68,7 +70,7 @@ def host_share(problem: Problem) -> str:
     """What a node's memory leaves for one of its GPUs."""
     node = problem.node_type
     return (
-        f"the {node.host_memory_gib:,.0f} GiB of a node leave "
+        f"the {node.host_memory_gib:,.0f} GiB of a node leave only "
         f"{problem.host_capacity / QUANTA_PER_GIB:.1f} GiB for each of its {node.gpus_per_node} "
         f"GPUs ({HOST_RESERVE:.0%} reserved)"
     )

@@ -19,6 +19,8 @@ from meshplan.solver.meshes import DEFINING
 
 #: Assignments that are tried for an example of a conflict.
 _MOST_EXAMPLES = 20_000
+#: Rules on what covers the GPUs and the batch, where powers of two may be in the way.
+_COVERING = {"world-dense-divisible", "world-expert-divisible", "gbs-divisible"}
 #: Decisions that examples set, in this order; the others follow or stay at their first value.
 _SET = ("tp", "cp", "pp", "vpp", "etp", "ep", "gbs", "mbs")
 
@@ -55,7 +57,8 @@ def sentence(
     if memory is not None:
         reasons.append(memory)
     cause = "; and ".join(reasons) or "; and ".join(_no_value(problem, path) for path in paths)
-    cause += _few_powers(problem)
+    if memory is not None or _COVERING & set(rules):
+        cause += _few_powers(problem)
     if not paths:
         starts_with_field = re.match(r"[a-z_]+( =|\*)", cause)
         return f"{cause if starts_with_field else cause[:1].upper() + cause[1:]}."

@@ -73,7 +73,7 @@ class Reasons:
             return conflict(widest.problem, self.trials.deadline).text
         room = room_text(widest.problem)
         if widest.least <= widest.problem.capacity:
-            return f"still no split of the layers over the pipeline stages fits: {room}"
+            return f"still the fullest GPU of every layout needs more: {room}"
         least = widest.least / QUANTA_PER_GIB
         return f"each GPU must still hold at least {least:.1f} GiB on average, and {room}"
 

@@ -68,12 +68,9 @@ class Trials:
 
     @property
     def problem(self) -> Problem:
-        """The problem with the fixed changes."""
-        if not self.fixed:
-            return self.base
-        trial = self.trial({})
-        assert trial is not None
-        return trial.problem
+        """The problem with the fixed changes; without them where they need others to be allowed."""
+        trial = self.trial({}) if self.fixed else None
+        return self.base if trial is None else trial.problem
 
     def given(self, changes: Mapping[str, object]) -> Trials:
         """Trials in which these changes hold, too."""

@@ -58,8 +58,8 @@ def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _conflict_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for one in shown_conflicts(data):
-        text = "" if one["text"] == data["cause"] else one["text"]
+    for number, one in enumerate(shown_conflicts(data)):
+        text = one["text"] if number else ""  # of the first one the cause says it
         yield members(one), (text + conflict_note(one)).strip()
 
 

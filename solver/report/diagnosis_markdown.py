@@ -64,7 +64,7 @@ def _blocks(found: Diagnosis, data: dict[str, Any]) -> Iterator[str]:
 
 def _conflicts(data: dict[str, Any]) -> Iterator[str]:
     for number, one in enumerate(shown_conflicts(data), 1):
-        text = "" if one["text"] == data["cause"] else one["text"]
+        text = one["text"] if number > 1 else ""  # of the first one the cause says it
         rest = _plain((text + conflict_note(one)).strip())
         yield f"{number}. `{members(one)}`" + (f"  \n   {rest}" if rest else "")
 

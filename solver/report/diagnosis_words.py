@@ -43,6 +43,8 @@ def stated_text(found: Diagnosis) -> str:
 
 def members(conflict: dict[str, Any]) -> str:
     """The facts of a conflict: fields joined by plus signs, then rules."""
+    if (conflict["rules"], conflict["pins"]) == ([MEMORY], []):
+        return "the memory of a GPU, whatever the scenario pins"
     rules = [f"rule {rule}" for rule in conflict["rules"] if rule != MEMORY]
     memory = ["the memory of a GPU"] if MEMORY in conflict["rules"] else []
     return " + ".join([*conflict["pins"], *rules, *memory])

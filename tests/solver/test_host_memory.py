@@ -69,7 +69,7 @@ def test_conflict_names_the_host_memory(offload: object) -> None:
     assert MEMORY in answer.conflicts[0].rules
     text = answer.conflicts[0].text
     assert "with the optimizer on the hosts each GPU's rank keeps 1.0 GiB" in text
-    assert "GiB of a node leave 0.1 GiB for each of its 8 GPUs (20% reserved)" in text
+    assert "GiB of a node leave only 0.1 GiB for each of its 8 GPUs (20% reserved)" in text
 
 
 def test_ample_hosts_are_not_named() -> None:

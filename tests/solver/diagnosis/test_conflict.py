@@ -1,74 +1,23 @@
 from __future__ import annotations
 
-import dataclasses
 import random
 from typing import Any
 
 import pytest
 
+from benchmarks.diagnosis_random import infeasible, judged
 from meshplan.constraints.problem import Problem
-from meshplan.constraints.rules import ALL_RULES
 from meshplan.solver.diagnosis.conflict import conflict
-from meshplan.solver.diagnosis.facts import LIMIT_RULES, MEMORY
-from meshplan.solver.diagnosis.words import broken_layout_rules
-from meshplan.solver.judge import active_rules
+from meshplan.solver.diagnosis.facts import MEMORY
 from meshplan.solver.results import Conflict
-from meshplan.solver.search import Search
+from tests.solver.diagnosis.judge import faults
 from tests.solver.oracle import cells, tried
 from tests.solver.small import small, with_capacity
 
 
-def _restricted(problem: Problem, paths: set[str]) -> Problem:
-    """The problem with the pins at these paths only; others may take any known value."""
-    candidates = dict(problem.candidates)
-    for pin in problem.pins:
-        if pin.decision in candidates:
-            candidates[pin.decision] = tuple(
-                dict.fromkeys((*candidates[pin.decision], *pin.values))
-            )
-    kept: dict[str, Any] = {
-        "pins": tuple(pin for pin in problem.pins if pin.path in paths),
-        "candidates": candidates,
-    }
-    if "options.pipeline_layout" not in paths:
-        kept |= {"layout_string": None, "even_split": False}
-    return dataclasses.replace(problem, **kept)
-
-
-def _possible(problem: Problem, facts: set[str]) -> bool:
-    """Whether any layout respects these facts: by enumeration, or by a search if of memory."""
-    active = active_rules(problem)
-    paths = {fact for fact in facts if "." in fact}
-    where = _restricted(problem, paths)
-    if MEMORY in facts:
-        # In a conflict about memory the framework's own rules hold anyway.
-        rules = [r for r in active if r.id in facts or r.id not in LIMIT_RULES]
-        return Search(where, rules=rules, pins=where.pinned).any_plan()
-    named = {rule.id for rule in active} | {rule.id for rule in ALL_RULES}
-    layout_rules = facts - named - paths
-    if layout_rules:  # a layout string breaks rules on slots whatever the degrees
-        broken = {rule.id for rule in broken_layout_rules(where)}
-        return not layout_rules & broken
-    rules = [rule for rule in active if rule.id in facts]
-    return next(cells(where, rules, read_only=True), None) is not None
-
-
-def _named(found: Conflict) -> set[str]:
-    return {*found.rules, *(pin.split(" = ")[0] for pin in found.pins)}
-
-
 def assert_irreducible(problem: Problem, found: Conflict) -> None:
     """Assert that the facts clash, and that without any one of them something is possible."""
-    facts = _named(found)
-    assert facts
-    assert not _possible(problem, facts)
-    for fact in sorted(facts):
-        if fact == MEMORY:
-            # Without the limit of memory the same pins and limits have a legal layout.
-            limits = {rule.id for rule in active_rules(problem)} - (set(LIMIT_RULES) - facts)
-            assert _possible(with_capacity(problem, 1 << 30), facts | limits), fact
-        else:
-            assert _possible(problem, facts - {fact}), fact
+    assert faults(problem, found) == []
     if found.pins:
         assert all(pin in found.text for pin in found.pins)
 
@@ -192,3 +141,15 @@ def test_random_rule_conflicts_are_irreducible() -> None:
             continue
         assert_irreducible(problem, conflict(problem))
         judged += 1
+
+
+@pytest.mark.slow
+def test_all_conflicts_of_random_scenarios_are_irreducible() -> None:
+    """Tests the first infeasible draws of each kind, as ``benchmarks/diagnosis_random.py`` does."""
+    kinds = {"rules": 6, "memory": 3, "real": 3}
+    for kind, problem in infeasible(0):
+        if not any(kinds.values()):
+            break
+        if kinds[kind]:
+            kinds[kind] -= 1
+            assert judged(kind, problem, with_repairs=False).faults == []
