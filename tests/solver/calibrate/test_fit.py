@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import meshplan
-from meshplan.scenarios.calibration import default_calibration, read_calibration
+from meshplan.scenarios.calibration import Covered, default_calibration, read_calibration
 from meshplan.scenarios.errors import InputError
 from meshplan.solver import extras
 from meshplan.solver.calibrate import CalibrationReport, picture
@@ -128,6 +128,29 @@ def test_scenario_reads_what_was_written(report: CalibrationReport, folder: Path
     assert "cross-validated" in time["calibration"]["provenance"]
     assert time["error_band"] == report.band.value
     assert time["step_s"] == pytest.approx(report.rows[0].after_s, rel=1e-3), "four digits are kept"
+    assert time["calibration"]["beyond"] == []
+
+
+def test_plans_far_outside_say_so(report: CalibrationReport, folder: Path) -> None:
+    """Tests a scenario at 128K: JSON has what and how far, the text a word beside the band."""
+    assert report.calibration.covers == Covered(
+        runs=20,
+        seq_len=(4096, 32768),
+        gpus=(64, 64),
+        precisions=("bf16",),
+        gpu_types=("H100 SXM",),
+        layers=("gqa+dense", "gqa+moe"),
+    )
+    (folder / "cal.yaml").write_text(report.to_yaml(), "utf-8")
+    body = (folder / "long.yaml").read_text("utf-8").replace("seq_len: 32768", "seq_len: 131072")
+    (folder / "far.yaml").write_text(body + "calibration: cal.yaml\n", "utf-8")
+    judged = meshplan.check(folder / "far.yaml", stated("cp=8,ep=8,pp=1"))
+    assert judged.to_json()["time"]["calibration"]["beyond"] == [
+        {"what": "seq_len", "value": 131072, "seen": [4096, 32768]}
+    ]
+    text = " ".join(str(judged).replace("│", " ").split())
+    assert "± 2% (estimate; far outside the calibration's runs)" in text
+    assert "seq_len 131,072, where its runs had 4,096 to 32,768" in text
 
 
 def test_file_says_why_each_value_is_what_it_is(report: CalibrationReport) -> None:
