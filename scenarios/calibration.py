@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from meshplan.scenarios.model_card import ModelCard
 
@@ -46,11 +46,28 @@ class Efficiencies(BaseModel):
     expert_gemm_us: float = Field(default=0.0, ge=0, le=200)
 
 
+class Covered(BaseModel):
+    """What the runs of a fit were like: far outside, nothing has held the prediction to a run.
+
+    Ranges are least and most.  ``layers`` are kinds of decoder layers, such as ``gqa+moe``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    runs: int = Field(ge=1)
+    seq_len: tuple[PositiveInt, PositiveInt]
+    gpus: tuple[PositiveInt, PositiveInt]
+    precisions: tuple[str, ...] = Field(min_length=1)
+    gpu_types: tuple[str, ...] = Field(min_length=1)
+    layers: tuple[str, ...] = Field(min_length=1)
+
+
 class Calibration(BaseModel):
     """One set of efficiencies with where it comes from and how far to trust it.
 
     ``error_band`` is the relative error of predicted throughput on rows that the fit has not
-    seen: two layouts closer than that are ties for all that is known.
+    seen: two layouts closer than that are ties for all that is known.  ``covers`` says what the
+    rows were like, if that is known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,6 +76,7 @@ class Calibration(BaseModel):
     date: datetime.date
     error_band: float = Field(gt=0, lt=1)
     provenance: str
+    covers: Covered | None = None
     parameters: Efficiencies
 
 

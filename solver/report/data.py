@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from meshplan.constraints.calibrated import beyond_calibration
 from meshplan.constraints.idle import offloaded_modules
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import PARTS, RankMemory
@@ -288,6 +289,7 @@ def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
             "name": calibration.name,
             "date": calibration.date.isoformat(),
             "provenance": calibration.provenance,
+            "beyond": [one.to_json() for one in beyond_calibration(problem)],
         },
     }
 
