@@ -17,10 +17,10 @@ from meshplan.solver.calibrate.predict import Predictor
 from meshplan.solver.calibrate.solve import GUESSED_NOISE, Fit, settled, weights_of
 
 #: A run is wild if it is further off than this many standard deviations of its prediction.
-WILD = 5.0
+_WILD = 5.0
 #: At most this share of the runs is passed over, or one; so many are looked at each time; and so
 #: many are left at least.
-_MOST_WILD, _SUSPECTS, _FEWEST = 0.2, 4, 3
+_MOST__WILD, _SUSPECTS, _FEWEST = 0.2, 4, 3
 #: Rounds of choice and solution.
 _CHOICES = 3
 
@@ -30,7 +30,7 @@ def fit(predictor: Predictor, rows: Sequence[int]) -> Fit:
     rest = list(rows)
     found = _everything(predictor, rest)
     passed: list[int] = []
-    while len(passed) < max(1, int(_MOST_WILD * len(rows))) and len(rest) > _FEWEST:
+    while len(passed) < max(1, int(_MOST__WILD * len(rows))) and len(rest) > _FEWEST:
         wildest, without = _wildest(predictor, rest, found)
         if wildest is None or without is None:
             break
@@ -61,14 +61,14 @@ def _wildest(
 
     residuals = predictor.log_seconds(found.theta, rows) - predictor.log_measured[rows]
     suspects = [index for index in np.argsort(-np.abs(residuals))[:_SUSPECTS]
-                if abs(residuals[index]) > WILD * found.noise]  # fmt: skip
+                if abs(residuals[index]) > _WILD * found.noise]  # fmt: skip
     trials: list[tuple[int, Fit]] = []
     for row in [rows[int(index)] for index in suspects]:
         without = _everything(predictor, [one for one in rows if one != row], found)
         off = predictor.log_seconds(without.theta, [row])[0] - predictor.log_measured[row]
         slope = predictor.slopes(without.theta, [row], range(len(predictor.names)))[0]
         sd = math.sqrt(without.noise**2 + float(slope @ without.covariance() @ slope))
-        if abs(off) > WILD * sd:
+        if abs(off) > _WILD * sd:
             trials.append((row, without))
     if not trials:
         return None, None
@@ -111,6 +111,8 @@ def _chosen(predictor: Predictor, start: Fit, noise: float) -> Fit:
             weights=weights_of(predictor, found.rows),
             groups=predictor.groups(found.rows),
             noise=noise,
+            lower=predictor.lower,
+            upper=predictor.upper,
         )
         places = choose(linear)
         if places == before:
@@ -119,4 +121,4 @@ def _chosen(predictor: Predictor, start: Fit, noise: float) -> Fit:
     return replace(found, least_noise=noise)
 
 
-__all__ = ["WILD", "fit", "fit_again"]
+__all__ = ["fit", "fit_again"]

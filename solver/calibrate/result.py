@@ -19,7 +19,7 @@ from meshplan.solver.calibrate.findings import Errors, Overall, Parameter, RunEr
 from meshplan.solver.calibrate.fit import fit
 from meshplan.solver.calibrate.predict import Predictor
 from meshplan.solver.calibrate.runs import DEFAULT, Run, read_runs
-from meshplan.solver.calibrate.solve import Fit
+from meshplan.solver.calibrate.solve import Fit, weights_of
 from meshplan.solver.calibrate.validate import (
     Band,
     Ties,
@@ -202,13 +202,15 @@ def _report(
     after = predictor.log_seconds(found.theta, everything)
     tame = [runs[row] for row in counted]
 
+    weights = weights_of(predictor, counted)
+
     def errors(log_predicted: Any) -> Any:
         return throughput_errors(log_predicted[counted], measured[counted])
 
     means = Errors(
-        before=mean_error(errors(before), tame),
-        after=mean_error(errors(after), tame),
-        unseen=None if unseen is None else mean_error(errors(unseen), tame),
+        before=mean_error(errors(before), weights),
+        after=mean_error(errors(after), weights),
+        unseen=None if unseen is None else mean_error(errors(unseen), weights),
         groups=len(predictor.groups(counted)),
         noise=found.noise,
     )

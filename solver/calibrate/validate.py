@@ -87,7 +87,8 @@ def cross_validated(
 ) -> NDArray[np.float64] | None:
     """Log predictions of each run by a fit without its group; None with too few groups.
 
-    Each such fit chooses anew what to fit, and leaves out what ``start`` passed over, too.
+    Each such fit chooses anew what to fit, and leaves out what ``start`` passed over, too.  Where
+    ``start`` fits nothing, its predictions rest on no run.
     """
     import numpy as np
 
@@ -95,6 +96,8 @@ def cross_validated(
     groups = predictor.groups(everything)
     if len(predictor.groups(start.rows)) < FEWEST_GROUPS:
         return None
+    if not start.chosen:
+        return predictor.log_seconds(start.theta, everything)
     folds: list[list[int]] = [[] for _ in range(min(MOST_FOLDS, len(groups)))]
     for group in sorted(groups, key=len, reverse=True):
         min(folds, key=len).extend(group)
@@ -118,11 +121,11 @@ def throughput_errors(
     return errors
 
 
-def mean_error(errors: NDArray[np.float64], runs: Sequence[Run]) -> float:
+def mean_error(errors: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """Weighted mean of the absolute errors."""
     import numpy as np
 
-    return float(np.average(np.abs(errors), weights=[run.weight for run in runs]))
+    return float(np.average(np.abs(errors), weights=weights))
 
 
 def uncertainty(errors: NDArray[np.float64], groups: Sequence[Sequence[int]]) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -18,10 +20,13 @@ SLOPES = -np.column_stack([np.ones(10), SHARES, LINK])
 ONES = np.ones(10)
 
 
-def _linear(truth: tuple[float, float, float], noise: float = 0.02, runs: int = 10) -> Linear:
+def _linear(
+    truth: tuple[float, float, float], noise: float = 0.02, runs: int = 10, most: float = 3.0
+) -> Linear:
     target = SLOPES @ np.array(truth)
     groups = [[place] for place in range(runs)]
-    return Linear(SLOPES[:runs], target[:runs], ONES[:runs], groups, noise)
+    limits = np.full(3, -3.0), np.full(3, most)
+    return Linear(SLOPES[:runs], target[:runs], ONES[:runs], groups, noise, *limits)
 
 
 def test_no_runs_leave_the_prior() -> None:
@@ -52,7 +57,8 @@ def test_what_was_put_in_is_chosen(truth: tuple[float, float, float], chosen: ob
 def test_common_factor_wins_where_it_cannot_be_told_apart() -> None:
     """Tests runs that depend on a parameter alike: it does what the common factor does."""
     slopes = -np.column_stack([np.ones(10), np.full(10, 0.7)])
-    linear = Linear(slopes, slopes[:, 1] * -0.2, ONES, [[place] for place in range(10)], 0.02)
+    groups, limits = [[place] for place in range(10)], (np.full(2, -3.0), np.full(2, 3.0))
+    linear = Linear(slopes, slopes[:, 1] * -0.2, ONES, groups, 0.02, *limits)
     assert choose(linear) == (0,)
 
 
@@ -66,6 +72,26 @@ def test_noise_hides_what_is_smaller() -> None:
     """Tests the same change in runs that scatter by 2 % and by 25 %."""
     assert choose(_linear((0.0, 0.0, -0.4), noise=0.02)) == (2,)
     assert choose(_linear((0.0, 0.0, -0.4), noise=0.25)) == ()
+
+
+def test_a_parameter_at_its_limit_has_to_be_worth_it_there() -> None:
+    """Tests a link whose logarithm is 0.4 too small, of which only 0.02 are allowed.
+
+    These are 0.6 % of a step, below the noise: nothing is left that it could explain.
+    """
+    assert choose(_linear((0.0, 0.0, 0.4))) == (2,)
+    assert 2 not in choose(_linear((0.0, 0.0, 0.4), most=0.02))
+
+
+def test_what_helps_most_runs_but_not_the_mean_is_not_taken() -> None:
+    """Tests seven runs 4 % too slow and three 20 % too fast: a robust fit follows the seven."""
+    linear = _linear((0.0, 0.0, 0.0))
+    target = np.array([-0.04] * 7 + [0.2] * 3)
+    assert linear.score((0,)) == linear.score(()) + 1, "the cost: there is nothing to gain"
+    mixed = dataclasses.replace(linear, target=target, slopes=SLOPES[:, :1])
+    assert mixed.score((0,)) < mixed.score(())
+    assert mixed.error((0,)) > 0.95 * mixed.error(())
+    assert choose(mixed) == ()
 
 
 def test_hardly_any_effect_is_weak() -> None:
