@@ -102,7 +102,7 @@ def test_tables_open_by_keyboard(browser: Browser, pages: dict[str, Shown]) -> N
         browser.chrome.switch_to.active_element.send_keys(Keys.TAB)
         if browser.ask("return document.activeElement.tagName") == "SUMMARY":
             break
-    assert browser.ask("return document.activeElement.textContent").startswith("Table: memory")
+    assert browser.ask("return document.activeElement.textContent").startswith("Table: Memory")
     assert browser.ask("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
     browser.chrome.switch_to.active_element.send_keys(Keys.ENTER)
     assert browser.ask("return document.activeElement.parentElement.open")

@@ -17,12 +17,13 @@ _BACKWARD, _BACKWARD_FULL = 2.0, 3.0
 
 def pipeline_section(data: dict[str, Any]) -> Section:
     """Work of each slot, and the beginning of the schedule."""
+    passes = _first_passes(data)
     return Section(
         "pipeline",
         "Pipeline",
         f"Layout string: {data['pipeline']['layout']}",
-        drawings=(_slot_drawing(data), _schedule_drawing(data)),
-        tables=(_slot_table(data), _rank_table(data)),
+        drawings=(_slot_drawing(data), _schedule_drawing(data, passes)),
+        tables=(_slot_table(data), _rank_table(data, passes)),
     )
 
 
@@ -82,9 +83,8 @@ def _slot_table(data: dict[str, Any]) -> Table:
     return table("What each pipeline slot holds and takes", heads, rows, (0, 1))
 
 
-def _rank_table(data: dict[str, Any]) -> Table:
+def _rank_table(data: dict[str, Any], passes: list[Pass]) -> Table:
     """The beginning of the schedule, rank by rank."""
-    passes, _ = _first_passes(data)
     ranks = range(data["layout"]["pp"])
     firsts: dict[tuple[int, bool], str] = {}
     for one in passes:
@@ -98,45 +98,50 @@ def _rank_table(data: dict[str, Any]) -> Table:
     return table("When each rank begins", heads, rows)
 
 
-def _schedule_drawing(data: dict[str, Any]) -> Drawing:
-    passes, most = _first_passes(data)
+def _schedule_drawing(data: dict[str, Any], passes: list[Pass]) -> Drawing:
     layout = data["layout"]
     bars = _bars(passes, layout["pp"])
-    horizon = passes[-1].start_s if len(passes) < most else max(one.end_s for one in passes)
+    whole = len(passes) == 2 * layout["ga"] * len(data["pipeline"]["slots"])
+    horizon = max(one.end_s for one in passes) if whole else passes[-1].start_s
     if len(bars) > _MOST_BARS:
         bars = bars[:_MOST_BARS]
         horizon = min(horizon, bars[-1]["start"])
-    full = data["recompute"]["granularity"] == "full"
-    factor = "three times" if full else "twice"
+    drawn = [
+        {**bar, "end": min(bar["end"], round(horizon, 6))} for bar in bars if bar["start"] < horizon
+    ]
+    label = _schedule_label(data, horizon, len({bar["rank"] for bar in drawn}))
+    return Drawing("schedule", label, drawn, (("s1", "forward"), ("s4", "backward")))
+
+
+def _schedule_label(data: dict[str, Any], horizon: float, ranks: int) -> str:
+    layout = data["layout"]
     kind = "interleaved 1F1B" if layout["vpp"] > 1 else "1F1B"
+    factor = "three times" if _backward(data) == _BACKWARD_FULL else "twice"
     label = (
         f"The first {seconds(horizon)} of the {kind} schedule, {layout['ga']:,} micro-batches a "
         f"step. Gaps are the bubble. A backward pass is drawn {factor} as long as its forward "
         "pass; the time model gives their sum."
     )
-    if layout["pp"] > _MOST_RANKS:
-        label += f" {_MOST_RANKS} of {layout['pp']} ranks are shown."
-    for bar in bars:
-        bar["end"] = min(bar["end"], round(horizon, 6))
-    drawn = [bar for bar in bars if bar["start"] < horizon]
-    return Drawing("schedule", label, drawn, (("s1", "forward"), ("s4", "backward")))
+    return label if ranks == layout["pp"] else f"{label} {ranks} of {layout['pp']} ranks are shown."
 
 
-def _first_passes(data: dict[str, Any]) -> tuple[list[Pass], int]:
-    """Passes until rank 0 is done with its first group of micro-batches, and how many there are."""
+def _backward(data: dict[str, Any]) -> float:
+    """How much longer than a forward pass a backward pass is drawn."""
+    return _BACKWARD_FULL if data["recompute"]["granularity"] == "full" else _BACKWARD
+
+
+def _first_passes(data: dict[str, Any]) -> list[Pass]:
+    """Passes until rank 0 is done with its first group of micro-batches."""
     layout, pipeline = data["layout"], data["pipeline"]
-    backward = _BACKWARD_FULL if data["recompute"]["granularity"] == "full" else _BACKWARD
-    forward_s = [time_s / (1 + backward) for time_s in pipeline["slot_s"]]
+    forward_s = [time_s / (1 + _backward(data)) for time_s in pipeline["slot_s"]]
     backward_s = [time_s - part for time_s, part in zip(pipeline["slot_s"], forward_s, strict=True)]
-    ga = layout["ga"]
-    most = 2 * ga * len(forward_s)
-    found = timeline(forward_s, backward_s, pipeline["warm_up"], ga, min(most, _MOST_PASSES))
+    found = timeline(forward_s, backward_s, pipeline["warm_up"], layout["ga"], _MOST_PASSES)
     returned = 0
     for place, one in enumerate(found):
         returned += one.rank == 0 and one.chunk == 0 and not one.forward
-        if returned == min(layout["pp"], ga):
-            return found[: place + 1], most
-    return found, most
+        if returned == min(layout["pp"], layout["ga"]):
+            return found[: place + 1]
+    return found
 
 
 def _bars(passes: list[Pass], pp: int) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ _CONFIG: dict[str, Any] = {
         "titleFontSize": 12,
         "titleFontWeight": "normal",
         "labelLimit": 160,
+        "labelSeparation": 8,
     },
     "axisY": {"grid": False},
 }
