@@ -155,9 +155,10 @@ class _Run:
         levers = LEVERS
         if self.stated:
             levers = tuple(lever for lever in LEVERS if lever.name in (*self.stated, "layout"))
-        found.extend(
-            repairs(self.problem, deadline=self.deadline, progress=self.progress, levers=levers)
-        )
+        for one in repairs(
+            self.problem, deadline=self.deadline, progress=self.progress, levers=levers
+        ):
+            found.append(one)
 
     def _further(self, conflicts: list[Conflict]) -> None:
         for one in self.conflicts.every(MOST_CONFLICTS):
