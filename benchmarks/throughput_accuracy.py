@@ -92,7 +92,7 @@ def _row(case: Case, figure: float) -> Row:
         measured=case.tflops,
         predicted=figure,
         seq_len=problem.seq_len,
-        hybrid=error_band(problem) is None,
+        hybrid=error_band(problem) != problem.calibration.error_band,
         apart=case.apart,
         doubt=case.doubt,
         flags=case.flags,

@@ -245,7 +245,7 @@ def _groups(rows: Sequence[Row]) -> list[str]:
     for name, chosen in (
         ("all counted rows", counted),
         ("  without linear attention", [row for row in counted if not row.hybrid]),
-        ("  linear attention (no error band claimed)", [row for row in counted if row.hybrid]),
+        ("  linear attention (a wider band, or none)", [row for row in counted if row.hybrid]),
         ("  long context (16K or more)", [row for row in counted if row.seq_len >= LONG]),
         ("rows in doubt", [row for row in known if row.doubt and not row.apart]),
         ("counted rows and those in doubt", [row for row in known if not row.apart]),

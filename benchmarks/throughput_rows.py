@@ -38,7 +38,7 @@ _APART = (
 #: Published TFLOP/s counted by another formula or vocabulary: tokens/s are compared instead.
 _OTHER_FLOPS = r"older GPT-OSS FLOPs formula|FLOPs counted with"
 #: What a row leaves open is taken from the other rows of its card where all of those agree.
-_FAMILY = ("tp", "pp", "vpp", "ep", "etp", "recompute", "graphs")
+_FAMILY = ("tp", "pp", "vpp", "ep", "etp", "recompute", "graphs", "offload")
 
 
 @dataclass(frozen=True)

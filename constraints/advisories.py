@@ -7,6 +7,7 @@ else a person may try.
 from __future__ import annotations
 
 from meshplan.constraints.advisory import Advisory
+from meshplan.constraints.calibrated import beyond_calibration
 from meshplan.constraints.idle import idle_settings
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
@@ -65,6 +66,17 @@ def _peak_text(problem: Problem, ranks: tuple[RankMemory, ...]) -> str:
 def _idle_setting(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
     found = "; ".join(idle_settings(problem, layout))
     return f"without effect: {found}" if found else None
+
+
+def _beyond_calibration(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    found = "; ".join(map(str, beyond_calibration(problem)))
+    if not found:
+        return None
+    calibration = problem.calibration
+    return (
+        f"far outside what the calibration {calibration.name} rests on: {found}; its band of "
+        f"{calibration.error_band:.0%} does not hold here"
+    )
 
 
 def _cp_shard_target(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
@@ -289,6 +301,14 @@ ALL_ADVISORIES: tuple[Advisory, ...] = (
         source="Megatron-LM d98e8a64 megatron/core/transformer/transformer_config.py, which "
         "refuses none of these; meshplan.constraints.idle says what reads them",
         finds=_idle_setting,
+    ),
+    Advisory(
+        id="beyond-calibration",
+        why="A calibration holds for runs like those that it was fitted to; at other lengths, "
+        "sizes, precisions, GPUs or kinds of layers other formulas matter, and no run has held "
+        "them to anything.",
+        source="docs/calibration.md; meshplan.constraints.calibrated says what is far",
+        finds=_beyond_calibration,
     ),
     Advisory(
         id="cp-shard-target",

@@ -16,7 +16,7 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.parts import on_part, parts_of
 from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Limits, Pin, Problem, Training
-from meshplan.scenarios.calibration import Calibration
+from meshplan.scenarios.calibration import WIDENING, Calibration, error_band
 from meshplan.scenarios.loader import resolve_calibration, resolve_cluster, resolve_model
 from meshplan.scenarios.model_card import ModelCard
 from meshplan.scenarios.schema import Scenario
@@ -66,7 +66,7 @@ def resolve(scenario: Scenario) -> Problem:
             where = "must stay in one NVLink domain" if ep_within else "may leave the node"
             assumed.append(f"limits.ep_within_domain = auto: an EP group {where}")
     assumed += _assumptions(scenario, model)
-    assumed += _time_assumptions(scenario, calibration)
+    assumed += _time_assumptions(scenario, model, calibration)
     problem = Problem(
         name=scenario.name,
         model=model,
@@ -102,7 +102,7 @@ def resolve(scenario: Scenario) -> Problem:
             min_dp=limits.min_dp,
             tp_within_domain=limits.tp_within_domain,
             ep_within_domain=bool(ep_within),
-            dp_tolerance=_tolerance(scenario, calibration),
+            dp_tolerance=_tolerance(scenario, model, calibration),
         ),
         framework=scenario.framework.name,
         version=scenario.framework.release,
@@ -354,24 +354,46 @@ def _option_pins(scenario: Scenario) -> Iterator[Pin]:
 _WIDEST_TIE = 0.2
 
 
-def _tolerance(scenario: Scenario, calibration: Calibration) -> float:
+def _tolerance(scenario: Scenario, model: ModelCard, calibration: Calibration) -> float:
     """Share of the throughput given up for more DP; by default what cannot be told apart."""
     written = scenario.objective.dp_tolerance
-    return min(calibration.error_band, _WIDEST_TIE) if isinstance(written, str) else written
+    if not isinstance(written, str):
+        return written
+    band = error_band(model, calibration)
+    return min(calibration.error_band if band is None else band, _WIDEST_TIE)
 
 
-def _time_assumptions(scenario: Scenario, calibration: Calibration) -> Iterator[str]:
-    if scenario.objective.dp_tolerance == "auto" and calibration.error_band > _WIDEST_TIE:
-        yield (
+def _tie_assumption(model: ModelCard, calibration: Calibration) -> str:
+    """What the default of the tolerance rests on."""
+    band, name = error_band(model, calibration), calibration.name
+    if band is None:
+        tolerance = min(calibration.error_band, _WIDEST_TIE)
+        return (
+            f"objective.dp_tolerance = {tolerance:.1%}, for want of an error band: the calibration "
+            f"{name} knows nothing of gated delta net, and published runs of such a model took 1.5 "
+            "to 5 times what it says; so do not trust this step time, nor which plan is faster"
+        )
+    if band > _WIDEST_TIE:
+        return (
             f"objective.dp_tolerance = {_WIDEST_TIE:.1%}, the most that is taken for a tie: the "
-            f"error band of the calibration {calibration.name} is {calibration.error_band:.1%}, "
-            "too much to tell plans apart"
+            f"error band of the calibration {name} is {band:.1%}, too much to tell plans apart"
         )
-    elif scenario.objective.dp_tolerance == "auto":
-        yield (
-            f"objective.dp_tolerance = {calibration.error_band:.1%}, the error band of the "
-            f"calibration {calibration.name}: closer plans are ties"
-        )
+    wider = (
+        f", {WIDENING:g} times that of other models, as the time of Mamba layers is a guess"
+        if band != calibration.error_band
+        else ""
+    )
+    return (
+        f"objective.dp_tolerance = {band:.1%}, the error band of the calibration {name}{wider}: "
+        "closer plans are ties"
+    )
+
+
+def _time_assumptions(
+    scenario: Scenario, model: ModelCard, calibration: Calibration
+) -> Iterator[str]:
+    if scenario.objective.dp_tolerance == "auto":
+        yield _tie_assumption(model, calibration)
     if scenario.options.cuda_graphs == "full_iteration":
         yield "memory: the pool of a full-iteration CUDA graph is not known and left out"
     if scenario.training.overlap_expert_communication:

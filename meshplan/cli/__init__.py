@@ -8,6 +8,7 @@
 ``diff``        ``meshplan diff``
 ``memory``      ``meshplan memory``
 ``flops``       ``meshplan flops``
+``export``      ``meshplan export``
 ``calibrate``   ``meshplan calibrate``
 ``test``        ``meshplan test``; ``case_lines`` helps it, ``meshplan.suite`` does the work
 ``imports``     ``meshplan import args``, ``model`` and ``runs``; ``part_output`` helps them

@@ -16,6 +16,7 @@ from meshplan.cli.clusters import clusters
 from meshplan.cli.diagnose import diagnose
 from meshplan.cli.diff import diff
 from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPED
+from meshplan.cli.export import export
 from meshplan.cli.flops import flops
 from meshplan.cli.imports import imports
 from meshplan.cli.memory import memory
@@ -97,7 +98,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, diagnose, why, diff, memory, flops, test, calibrate, imports, rules, explain,
-    models, clusters, schema,
+    solve, check, diagnose, why, diff, memory, flops, test, export, calibrate, imports, rules,
+    explain, models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

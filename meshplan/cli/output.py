@@ -64,9 +64,7 @@ def deliver(
     """Write and print a result; the exit code that it deserves."""
     code = exit_code(result)
     if page is not None:
-        from meshplan.solver.report.html.page import html_page
-
-        page.write(html_page(result))
+        page.write(result.to_html())
     if json_path is not None:
         from meshplan.solver.report.data import dumps
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from meshplan.scenarios.calibration import Efficiencies
+from meshplan.scenarios.calibration import Calibration, Efficiencies
 from meshplan.solver.calibrate.validate import BandFrom
 from meshplan.solver.report.words import counted
 
@@ -37,6 +37,7 @@ def calibration_yaml(report: CalibrationReport) -> str:
             subsequent_indent="#   ",
         ),
         yaml.safe_dump(head, sort_keys=False, width=_WIDTH, allow_unicode=True).rstrip("\n"),
+        *_covers(calibration),
         "parameters:",
     ]
     width = max(len(name) for name in Efficiencies.model_fields) + 10
@@ -44,6 +45,18 @@ def calibration_yaml(report: CalibrationReport) -> str:
         value = f"  {name}: {_number(getattr(calibration.parameters, name))}"
         lines.append(f"{value:<{width}}  # {_comment(report, name)}")
     return "\n".join(lines) + "\n"
+
+
+def _covers(calibration: Calibration) -> list[str]:
+    """What the runs were like, in a line each."""
+    covers = calibration.covers
+    if covers is None:
+        return []
+    import yaml
+
+    plain = covers.model_dump(mode="json")
+    lines = yaml.safe_dump(plain, sort_keys=False, width=_WIDTH, default_flow_style=None)
+    return ["covers:  # plans far outside say so", *(f"  {one}" for one in lines.splitlines())]
 
 
 def _number(value: float) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshplan.scenarios.calibration import Calibration, default_calibration, read_calibration
+from meshplan.scenarios.calibration import (
+    Calibration,
+    Covered,
+    default_calibration,
+    read_calibration,
+)
 from meshplan.solver.calibrate.efficiencies import overall, parameters, rounded
 from meshplan.solver.calibrate.findings import Errors, Overall, Parameter, RunError, Worth
 from meshplan.solver.calibrate.fit import fit
 from meshplan.solver.calibrate.predict import Predictor
-from meshplan.solver.calibrate.runs import DEFAULT, read_runs
+from meshplan.solver.calibrate.runs import DEFAULT, Run, read_runs
 from meshplan.solver.calibrate.solve import Fit
 from meshplan.solver.calibrate.validate import (
     Band,
@@ -227,6 +232,7 @@ def _report(
         date=date,
         error_band=band.value,
         provenance=provenance(rows, source, date, base, means, band),
+        covers=_covered(tame),
         parameters=efficiencies,
     )
     return CalibrationReport(
@@ -242,6 +248,22 @@ def _report(
         ties_before=ties(tame, before[counted], base.error_band),
         ties_after=ties(tame, after[counted], band.value),
         notes=what_to_know(rows, told, means),
+    )
+
+
+def _covered(runs: Sequence[Run]) -> Covered:
+    """What runs were like."""
+    problems = [run.problem for run in runs]
+    lengths = [problem.seq_len for problem in problems]
+    sizes = [problem.gpus for problem in problems]
+    kinds = {str(kind) for problem in problems for kind in problem.cost_kinds}
+    return Covered(
+        runs=len(runs),
+        seq_len=(min(lengths), max(lengths)),
+        gpus=(min(sizes), max(sizes)),
+        precisions=tuple(sorted({problem.precision for problem in problems})),
+        gpu_types=tuple(sorted({problem.node_type.gpu for problem in problems})),
+        layers=tuple(sorted(kinds)),
     )
 
 

@@ -14,7 +14,7 @@ from meshplan.solver.calibrate.findings import Errors, Grade, Parameter, RunErro
 from meshplan.solver.calibrate.runs import Run
 from meshplan.solver.calibrate.validate import Band, BandFrom
 from meshplan.solver.report.words import counted
-from meshplan.solver.time.trust import LINEAR_ATTENTION
+from meshplan.solver.time.trust import error_band
 
 #: Scatter of the runs around the fit that no measurement explains, and that of repeats.
 _SCATTER, _REPEATS = 0.10, 0.10
@@ -92,16 +92,10 @@ def what_to_know(
             if errors.unseen is not None
             else "nothing was fitted: the runs are about what the base predicts"
         )
-    linear = sorted(
-        {
-            run.problem.model.name
-            for run in runs
-            if any(kind.attention in LINEAR_ATTENTION for kind in run.problem.kinds)
-        }
-    )
+    linear = sorted({run.problem.model.name for run in runs if error_band(run.problem) is None})
     if linear:
         notes.append(
-            f"{', '.join(linear)}: reports show no error band for linear attention, calibrated or "
+            f"{', '.join(linear)}: reports show no error band for gated delta net, calibrated or "
             "not"
         )
     chosen = Counter(key for run in runs for key in _chosen(run))

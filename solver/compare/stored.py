@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,13 @@ class Stored:
         The layout of the file, or of the plan, judged by this version.
     written_s
         Step time that the file gives; None if it gives none.
+    data
+        What stands in the file; empty where there is none.
     """
 
     report: CheckReport
     written_s: float | None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -77,7 +80,7 @@ def _read(path: str) -> Stored:
         raise InputError(f"{error.message}", advice=error.advice, file=path) from None
     except (KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"the key {error}" if isinstance(error, KeyError) else "") from None
-    return Stored(report, _seconds(written, scenario, path))
+    return Stored(report, _seconds(written, scenario, path), data)
 
 
 def _object(path: str) -> dict[str, Any]:

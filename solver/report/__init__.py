@@ -4,7 +4,8 @@
 ``data``        results as plain data: the JSON contract
 ``placement``   which links the groups of a layout cross
 ``cluster``     GPUs used and idle, and why
-``text``        reports in text, on a terminal, as HTML
+``text``        reports in text, on a terminal
+``html``        reports as an HTML page, and in notebooks
 ``summary``     section: the answer, layout, throughput, memory
 ``bars``        section: memory by rank and time of a step
 ``memory``      memory of one layout, event by event and item by item

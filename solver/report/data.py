@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from meshplan.constraints.calibrated import beyond_calibration
 from meshplan.constraints.idle import offloaded_modules
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import PARTS, RankMemory
@@ -37,7 +38,7 @@ from meshplan.solver.time.trust import error_band
 #: Version of the contract.
 RESULT_VERSION = 1
 #: Key of ``time.note``: why a step time has no error band.
-NOT_CALIBRATED = "not-calibrated-for-linear-attention"
+NOT_CALIBRATED = "not-calibrated-for-gated-delta-net"
 
 _DEGREES = ("tp", "cp", "pp", "vpp", "ep", "etp", "dp", "edp", "mbs", "ga", "gbs")
 
@@ -288,6 +289,7 @@ def _time_data(problem: Problem, layout: Layout, cost: Cost) -> dict[str, Any]:
             "name": calibration.name,
             "date": calibration.date.isoformat(),
             "provenance": calibration.provenance,
+            "beyond": [one.to_json() for one in beyond_calibration(problem)],
         },
     }
 

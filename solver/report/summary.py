@@ -274,5 +274,7 @@ def _trust_text(time: dict[str, Any], legal: bool) -> str:
     """How far to trust a step time: ``± 8% (estimate)``."""
     note = "estimate" if legal else "as if it were legal"
     if time["error_band"] is None:
-        return f"({note}, {time['note'].replace('-', ' ')})"
+        return f"({note}, {time['note'].replace('-', ' ')}: do not trust it)"
+    if time["calibration"]["beyond"]:
+        note += "; far outside the calibration's runs"
     return f"± {time['error_band']:.0%} ({note})"

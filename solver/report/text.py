@@ -1,4 +1,4 @@
-"""Results for people: a report in text, on a terminal, or as HTML.
+"""Results for people: a report in text, on a terminal or in a file.
 
 =============  ======================================================
 ``summary``    the answer in words, the layout, throughput and memory
@@ -40,8 +40,6 @@ Result: TypeAlias = (
 
 #: Reports are no wider than this, whatever the terminal: long lines are hard to read.
 WIDEST = 110
-_HTML_WIDTH = 100
-_HTML = '<pre style="font-family:Menlo,Consolas,monospace;line-height:1.2">{code}</pre>'
 
 
 def render_text(result: Result, width: int = 100, color: bool = False) -> str:
@@ -59,15 +57,6 @@ def render_text(result: Result, width: int = 100, color: bool = False) -> str:
         render(result, console)
     lines = captured.get().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def render_html(result: Result) -> str:
-    """The report as an HTML fragment with inline styles, for notebooks."""
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=_HTML_WIDTH, record=True, force_jupyter=False)
-    render(result, console)
-    return console.export_html(inline_styles=True, code_format=_HTML)
 
 
 def render(result: Result, console: Console) -> None:

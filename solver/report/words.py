@@ -65,7 +65,14 @@ def offload_text(data: dict[str, Any]) -> str:
 
 
 def short_layout(data: dict[str, Any]) -> str:
-    """The degrees that tell layouts apart, in one line; those of 1 are left out."""
+    """The degrees that tell layouts apart, in one line; those of 1 are left out.
+
+    So are ``etp`` and ``edp`` where they say what ``tp``, ``cp`` and ``dp`` do, as in all dense
+    models: there is no other grid of experts then.
+    """
     layout = data["layout"]
-    names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "edp", "mbs", "ga")
+    names = ["tp", "cp", "pp", "vpp", "dp", "ep", "etp", "edp", "mbs", "ga"]
+    attention = (layout["tp"], 1, layout["dp"] * layout["cp"])
+    if (layout["etp"], layout["ep"], layout["edp"]) == attention:
+        names = [name for name in names if name not in ("etp", "edp")]
     return " ".join(f"{n}={layout[n]}" for n in names if layout[n] != 1) or "one GPU"

@@ -57,9 +57,10 @@ def test_meshes_that_do_not_cover_the_cluster_get_no_advice() -> None:
 
 
 def test_ids_are_those_promised() -> None:
-    """Tests that the thirteen advisories exist under their names, each with reason and source."""
+    """Tests that the fourteen advisories exist under their names, each with reason and source."""
     assert [one.id for one in ALL_ADVISORIES] == [
         "idle-setting",
+        "beyond-calibration",
         "cp-shard-target",
         "dp-floor",
         "prefer-selective-recompute",

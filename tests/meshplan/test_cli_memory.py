@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,7 @@ def test_levers_say_what_a_change_gives(tmp_path: Path) -> None:
     toy = small_file(tmp_path)
     data = _data(toy, "--layout", LEVERED)
     memory = data["memory"]
-    pairs = (one.partition("=") for one in LEVERED.split(","))
-    stated: dict[str, object] = {key: value for key, _, value in pairs}
+    stated: Mapping[str, object] = dict(one.split("=") for one in LEVERED.split(","))
     now = meshplan.check(toy, LEVERED).to_json()["time"]["step_s"]
     levers = memory["levers"]
     assert [lever["peak_gib"] for lever in levers] == sorted(one["peak_gib"] for one in levers)
@@ -148,11 +148,9 @@ def test_levers_say_what_a_change_gives(tmp_path: Path) -> None:
     for lever in levers:
         key = lever["path"].partition(".")[2]
         paths.add(key)
-        changed, overrides = dict(stated), []
-        if key in ("activation_offload", "cross_entropy"):
-            overrides.append(f"{lever['path']}={json.dumps(lever['value'])}")
-        else:
-            changed |= {key: lever["value"]}
+        of_scenario = key in ("activation_offload", "cross_entropy")
+        overrides = [f"{lever['path']}={json.dumps(lever['value'])}"] if of_scenario else []
+        changed = stated if of_scenario else {**stated, key: lever["value"]}
         found = meshplan.check(meshplan.load(toy, overrides), changed).to_json()
         assert found["memory"]["peak_gib"] == lever["peak_gib"], lever["change"]
         assert lever["difference_gib"] == pytest.approx(lever["peak_gib"] - memory["peak_gib"])

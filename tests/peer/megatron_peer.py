@@ -6,11 +6,15 @@ imported.  It reads one JSON object a line and answers each with one line, in or
     {"query": "check", "argv": ["--num-layers", "4", ...], "world": 8, "capability": 9}
     {"query": "rank_groups", "world": 16, "tp": 2, "cp": 2, "pp": 2, "ep": 4, "etp": 1}
     {"query": "layout", "text": "Et*2|tL", "pp": 2, "layers": 3, "mtp": 0}
+    {"query": "overrides", "texts": ["model.context_parallel_size=2", ...]}
 
 ``check`` goes through the stages of a start-up in their order, each of them Megatron's own code
 (see ``STAGES``), and reports the first refusal.  What it pretends, because the machine has none:
 the compute capability of the GPU, a Transformer Engine release, and kernels of the fused
-dispatchers.  What those would refuse is not asked.
+dispatchers.  What those would refuse is not asked.  With ``"report": {"model": [names], ...}`` it
+answers with the values of these fields in the configurations of model, optimizer and gradient
+buffers (``ddp``), and in the arguments (``args``), too.  ``overrides`` is what Hydra, whose parser
+Megatron-Bridge uses, makes of override strings.
 """
 
 from __future__ import annotations
@@ -61,6 +65,8 @@ class Case:
         self.query = query
         self.args: Any = None
         self.config: Any = None
+        self.optimizer: Any = None
+        self.buffers: Any = None
         self.found: dict[str, Any] = {}
 
     def arguments(self) -> None:
@@ -87,11 +93,11 @@ class Case:
         training = self.megatron.training
         sys.modules.update(self.megatron.engine)
         try:
-            training.get_megatron_optimizer_config(self.args)
+            self.optimizer, _ = training.get_megatron_optimizer_config(self.args)
         finally:
             for name in self.megatron.engine:
                 sys.modules.pop(name, None)
-        training.get_megatron_ddp_config(self.args)
+        self.buffers = training.get_megatron_ddp_config(self.args)
 
     def mesh(self) -> None:
         """Generate and build the process groups."""
@@ -289,6 +295,32 @@ class Case:
             shard = torch.empty((tokens, 1, 8), device="meta")
             mappings._split_along_first_dim(shard, state.get_tensor_model_parallel_group())
 
+    def report(self) -> dict[str, dict[str, Any]]:
+        """The fields that the query asks for, of each configuration."""
+        owners = {
+            "model": self.config,
+            "optimizer": self.optimizer,
+            "ddp": self.buffers,
+            "args": self.args,
+        }
+        return {
+            owner: {name: _plain(getattr(owners[owner], name, _ABSENT)) for name in names}
+            for owner, names in self.query.get("report", {}).items()
+        }
+
+
+#: Stands for a field that a configuration has not got.
+_ABSENT = "(no such field)"
+
+
+def _plain(value: Any) -> Any:
+    """A value of a configuration that JSON can hold; enumerations and types by their names."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return getattr(value, "name", None) or str(value)
+
 
 #: What ``check`` goes through, in order; each is a method of :class:`Case`.
 STAGES: tuple[str, ...] = (
@@ -327,7 +359,7 @@ def check(megatron: Megatron, query: dict[str, Any]) -> dict[str, Any]:
     finally:
         megatron.leave()
     case.found.pop("_moe", None)
-    return {**answer, "found": case.found, "notes": notes}
+    return {**answer, "found": case.found, "notes": notes, "report": case.report()}
 
 
 def _described(error: BaseException) -> dict[str, str]:
@@ -401,10 +433,21 @@ def _slots(parsed: Any) -> list[dict[str, int]]:
         ]
 
 
+def overrides(_: Megatron, query: dict[str, Any]) -> dict[str, Any]:
+    """Field and value of each override, by Hydra's grammar."""
+    parser = load("hydra.core.override_parser.overrides_parser").OverridesParser.create()
+    try:
+        parsed = parser.parse_overrides(query["texts"])
+    except (Exception, SystemExit) as error:
+        return {"accept": False, "stage": "overrides", **_described(error)}
+    return {"accept": True, "values": {one.key_or_group: one.value() for one in parsed}}
+
+
 QUERIES: dict[str, Callable[[Megatron, dict[str, Any]], dict[str, Any]]] = {
     "check": check,
     "rank_groups": rank_groups,
     "layout": layout,
+    "overrides": overrides,
 }
 
 

@@ -32,3 +32,20 @@ def test_slips_are_told(line: str, words: str, advice: str, tmp_path: Path) -> N
         read_calibration(path)
     assert words in str(refused.value) and advice in str(refused.value)
     assert refused.value.line is not None
+
+
+@pytest.mark.parametrize(
+    ("covers", "words"),
+    [
+        ("{runs: 3, seq_len: [4096, 0], gpus: [8, 8]", "seq_len[1] is 0, but must be"),
+        ("{runs: 3, seq_len: 4096, gpus: [8, 8]", "seq_len is 4096, but must be"),
+    ],
+)
+def test_slips_in_what_the_runs_were_are_told(covers: str, words: str, tmp_path: Path) -> None:
+    """Tests ranges with a nought, and of one number."""
+    rest = "precisions: [bf16], gpu_types: [H100 SXM], layers: [gqa+moe]}"
+    path = tmp_path / "cal.yaml"
+    path.write_text(f"covers: {covers}, {rest}\n" + DEFAULT_FILE.read_text("utf-8"), "utf-8")
+    with pytest.raises(InputError, match=re.escape(f"covers.{words}")) as refused:
+        read_calibration(path)
+    assert refused.value.line == 1

@@ -68,7 +68,7 @@ def test_slips_are_marked(extra: str, path: str) -> None:
     assert any(one == path or one.startswith(f"{path}.") for one in marked), marked
 
 
-def _description(key: dict[str, Any]) -> str | None:
+def _description(key: dict[str, Any]) -> Any:
     """What an editor shows for a key; where it is that of the section, it stands there alone."""
     section = json_schema()["$defs"].get(key.get("$ref", "").rpartition("/")[2], {})
     text: str | None = key.get("description") or section.get("description")

@@ -2,6 +2,7 @@
 
 ==============  ================================================
 ``page``        :func:`html_page`: the whole page, which needs no other file
+``notebook``    :func:`notebook_fragment`: what a notebook shows of a result
 ``heading``     the answer, the figures that matter most, the question
 ``layout``      sections: memory by rank, time of a step, placement
 ``pipeline``    section: pipeline slots and schedule

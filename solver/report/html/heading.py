@@ -88,7 +88,7 @@ def _cards(data: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     if data.get("time") is not None:
         time = data["time"]
         band = time["error_band"]
-        trust = "not calibrated" if band is None else f"± {band:.0%}, an estimate"
+        trust = "not calibrated: do not trust it" if band is None else f"± {band:.0%}, an estimate"
         if data["status"] == "illegal":
             trust = "as if it were legal"
         yield "step time", seconds(time["step_s"]), trust

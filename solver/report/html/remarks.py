@@ -16,7 +16,8 @@ def trouble_sections(data: dict[str, Any]) -> Iterator[Section]:
         yield Section("violations", "Rules broken", items=items, tone="bad")
     if found := data.get("conflicts"):
         items = tuple(conflict_row(one) for one in found)
-        note = "" if len(found) == 1 else "Each reason by itself."
+        note = "" if len(found) == 1 else "Each reason by itself. "
+        note += "meshplan diagnose finds all conflicts, and what would help."
         yield Section("conflicts", "Why nothing fits", note, items=items, tone="bad")
 
 

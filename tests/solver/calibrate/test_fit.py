@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import meshplan
-from meshplan.scenarios.calibration import default_calibration, read_calibration
+from meshplan.scenarios.calibration import Covered, default_calibration, read_calibration
 from meshplan.scenarios.errors import InputError
 from meshplan.solver import extras
 from meshplan.solver.calibrate import CalibrationReport, picture
-from meshplan.solver.calibrate.findings import Grade, Worth
+from meshplan.solver.calibrate.findings import Grade, Overall, Worth
 from meshplan.solver.calibrate.validate import Band, BandFrom
 from meshplan.solver.calibrate.wording import shortened
 from tests.solver.calibrate.measured import HELD_OUT, LAYOUTS, TRUTH, stated, true_s, write_runs
@@ -128,6 +129,29 @@ def test_scenario_reads_what_was_written(report: CalibrationReport, folder: Path
     assert "cross-validated" in time["calibration"]["provenance"]
     assert time["error_band"] == report.band.value
     assert time["step_s"] == pytest.approx(report.rows[0].after_s, rel=1e-3), "four digits are kept"
+    assert time["calibration"]["beyond"] == []
+
+
+def test_plans_far_outside_say_so(report: CalibrationReport, folder: Path) -> None:
+    """Tests a scenario at 128K: JSON has what and how far, the text a word beside the band."""
+    assert report.calibration.covers == Covered(
+        runs=20,
+        seq_len=(4096, 32768),
+        gpus=(64, 64),
+        precisions=("bf16",),
+        gpu_types=("H100 SXM",),
+        layers=("gqa+dense", "gqa+moe"),
+    )
+    (folder / "cal.yaml").write_text(report.to_yaml(), "utf-8")
+    body = (folder / "long.yaml").read_text("utf-8").replace("seq_len: 32768", "seq_len: 131072")
+    (folder / "far.yaml").write_text(body + "calibration: cal.yaml\n", "utf-8")
+    judged = meshplan.check(folder / "far.yaml", stated("cp=8,ep=8,pp=1"))
+    assert judged.to_json()["time"]["calibration"]["beyond"] == [
+        {"what": "seq_len", "value": 131072, "seen": [4096, 32768]}
+    ]
+    text = " ".join(str(judged).replace("│", " ").split())
+    assert "± 2% (estimate; far outside the calibration's runs)" in text
+    assert "seq_len 131,072, where its runs had 4,096 to 32,768" in text
 
 
 def test_file_says_why_each_value_is_what_it_is(report: CalibrationReport) -> None:
@@ -186,6 +210,27 @@ def test_picture_is_a_page(report: CalibrationReport) -> None:
     assert content.startswith(b"\x89PNG\r\n")
     size = (int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big"))
     assert size == (1560, 910)
+
+
+def test_title_of_the_picture(report: CalibrationReport) -> None:
+    """Tests that the title counts runs, tells those passed over, and the common factor."""
+    once = dataclasses.replace(report, rows=report.rows[:1])
+    assert picture._title(once)[0].startswith("runs: 1 run, mean error ")
+    wild = dataclasses.replace(report.rows[0], wild=True)
+    slow = dataclasses.replace(
+        report, rows=(wild, *report.rows[1:]), overall=Overall(factor=0.8, step_ratio=1.25)
+    )
+    first, second = picture._title(slow)
+    assert first.startswith("runs: 19 runs and 1 passed over, mean error ")
+    assert second.startswith("your cluster is 25% slower overall: steps take 1.25 times as long")
+    assert slow.picture().startswith(b"\x89PNG\r\n")
+
+
+def test_one_wild_run_squeezes_no_others(report: CalibrationReport) -> None:
+    """Tests that the ends of the page are those of the other runs and the band."""
+    wild = dataclasses.replace(report.rows[0], after_s=0.1, before_s=0.1, wild=True)
+    low, high = picture._limits(dataclasses.replace(report, rows=(wild, *report.rows[1:])))
+    assert -10 < low < -2.6 and 8 < high < 20, "13 % before, 3 % after, 1.3 times a band of 2 %"
 
 
 def test_pictures_of_wide_ranges_have_logarithmic_axes() -> None:

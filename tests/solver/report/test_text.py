@@ -8,8 +8,8 @@ import pytest
 
 from meshplan.scenarios import from_mapping
 from meshplan.solver.check import check
-from meshplan.solver.report.text import render_html, render_text
-from meshplan.solver.report.words import counted, seconds
+from meshplan.solver.report.text import render_text
+from meshplan.solver.report.words import counted, seconds, short_layout
 from meshplan.solver.results import (
     Alternative,
     CheckReport,
@@ -158,7 +158,7 @@ def test_interrupted_searches_say_so() -> None:
 def test_time_without_calibration_says_so() -> None:
     """Tests that no band is shown for gated delta net."""
     text = _flat(render_text(_report("ep=16", model="qwen3-next-80b-a3b"), width=110))
-    assert "s (estimate, not calibrated for linear attention)" in text
+    assert "s (estimate, not calibrated for gated delta net: do not trust it)" in text
     assert "±" not in text
 
 
@@ -240,14 +240,6 @@ def test_colour_is_only_where_it_is_asked_for() -> None:
     assert str(report) == plain
 
 
-def test_notebooks_get_one_html_fragment() -> None:
-    """Tests that the HTML is a fragment with inline styles and has the words of the report."""
-    html = render_html(_report())
-    assert html.startswith("<pre style=")
-    assert "this layout is legal and fits" in html
-    assert "<html" not in html
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(583.2, "583 s"), (1234.0, "1,234 s"), (34.56, "34.6 s"), (1.0, "1.00 s"), (0.0081, "8.1 ms")],
@@ -262,3 +254,20 @@ def test_counts_have_the_right_form() -> None:
     assert counted(1, "rule") == "1 rule"
     assert counted(0, "rule") == "0 rules"
     assert counted(38_603_304, "combination") == "38.6 million combinations"
+
+
+@pytest.mark.parametrize(
+    ("degrees", "text"),
+    [
+        ({"tp": 4, "dp": 2, "cp": 2, "etp": 4, "edp": 4}, "tp=4 cp=2 dp=2"),
+        ({"tp": 4, "dp": 4, "ep": 8, "edp": 2}, "tp=4 dp=4 ep=8 edp=2"),
+        ({"tp": 4, "dp": 2, "edp": 8}, "tp=4 dp=2 edp=8"),
+        ({}, "one GPU"),
+    ],
+)
+def test_the_grid_of_experts_is_told_where_it_is_another(
+    degrees: dict[str, int], text: str
+) -> None:
+    """Tests that a dense model, whose etp and edp follow tp and dp*cp, shows neither."""
+    names = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "edp", "mbs", "ga")
+    assert short_layout({"layout": {**dict.fromkeys(names, 1), **degrees}}) == text

@@ -1,0 +1,105 @@
+"""A batch script for Slurm: nodes, tasks, NVLink domains as segments, and the order of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from meshplan.scenarios.errors import one_line
+from meshplan.solver.export.documents import exports, head
+from meshplan.solver.export.plan_file import StoredPlan
+from meshplan.topologies import Cluster
+
+#: What sets up a rank of a job step as torch.distributed reads it.
+_RANK = "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS"
+
+
+def slurm(plan: StoredPlan, written_by: str) -> str:
+    """A script for ``sbatch``; what is to run comes behind it: ``sbatch SCRIPT python ...``."""
+    cluster = plan.problem.cluster
+    lines = [
+        "#!/usr/bin/env bash",
+        *_requests(plan),
+        *head(plan, written_by),
+        *_ranks(cluster),
+        "set -euo pipefail",
+        *exports(plan),
+        *_hostfile(cluster),
+        'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+        if not cluster.node_names
+        else f"MASTER_ADDR={cluster.node_names[0]}",
+        "export MASTER_ADDR MASTER_PORT=${MASTER_PORT:-29500}",
+        f"srun --kill-on-bad-exit=1 --distribution={_distribution(cluster)} \\",
+        f'    bash -c \'{_RANK} exec "$@"\' rank "$@"',
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _distribution(cluster: Cluster) -> str:
+    """Ranks follow the nodes; where these have names, in the order of the plan."""
+    return "arbitrary" if cluster.node_names else "block"
+
+
+def _requests(plan: StoredPlan) -> Iterator[str]:
+    cluster = plan.problem.cluster
+    sizes = node_sizes(cluster)
+    yield f"#SBATCH --job-name={one_line(plan.problem.name)}"
+    yield f"#SBATCH --nodes={len(sizes)}"
+    if len(set(sizes)) == 1:
+        yield f"#SBATCH --ntasks-per-node={sizes[0]}"
+    else:
+        yield f"#SBATCH --ntasks={sum(sizes)}"
+    yield f"#SBATCH --gpus-per-node={max(sizes)}"
+    yield "#SBATCH --exclusive"
+    if cluster.node_names:
+        yield f"#SBATCH --nodelist={','.join(cluster.node_names)}"
+    elif segment := segment_of(cluster):
+        yield f"#SBATCH --segment={segment}"
+
+
+def node_sizes(cluster: Cluster) -> list[int]:
+    """GPUs used of each node, in rank order."""
+    whole = cluster.node_type.gpus_per_node
+    return [min(whole, gpus - first) for gpus in cluster.domains for first in range(0, gpus, whole)]
+
+
+def segment_of(cluster: Cluster) -> int | None:
+    """Nodes that must share an NVLink domain; None if one node is one, or the domains differ."""
+    whole = cluster.node_type.gpus_per_node
+    nodes = {-(-gpus // whole) for gpus in cluster.domains}
+    return nodes.pop() if len(nodes) == 1 and nodes != {1} else None
+
+
+def _ranks(cluster: Cluster) -> Iterator[str]:
+    """Which ranks the plan puts into which NVLink domain, equal ones together."""
+    whole = cluster.node_type.gpus_per_node
+    yield "# Ranks follow the nodes; the plan counts on these NVLink domains:"
+    rank = 0
+    for gpus, run in groupby(cluster.domains):
+        count = len(list(run))
+        nodes = -(-gpus // whole)
+        each = f"{gpus} GPUs on {nodes} node{'s' * (nodes > 1)}"
+        if count == 1:
+            yield f"#   ranks {rank} to {rank + gpus - 1}: {each}"
+        else:
+            yield f"#   ranks {rank} to {rank + count * gpus - 1}: {count} domains of {each}"
+        rank += count * gpus
+    if len(set(cluster.domains)) > 1 and not cluster.node_names:
+        yield "# They differ, so no --segment can ask for them: name the nodes in this order."
+
+
+def _hostfile(cluster: Cluster) -> Iterator[str]:
+    """A line for each rank with its node: Slurm itself sorts the names of a list."""
+    if not cluster.node_names:
+        return
+    yield "SLURM_HOSTFILE=$(mktemp)"
+    yield "export SLURM_HOSTFILE"
+    yield 'while read -r node ranks; do yes "$node" | head -n "$ranks" || true; done \\'
+    yield "    >\"$SLURM_HOSTFILE\" <<'END'"
+    for name, size in zip(cluster.node_names, node_sizes(cluster), strict=True):
+        yield f"{name} {size}"
+    yield "END"
+
+
+__all__ = ["node_sizes", "segment_of", "slurm"]
