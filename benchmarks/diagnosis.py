@@ -38,6 +38,8 @@ from meshplan.scenarios.errors import InputError  # noqa: E402
 FIRST = 3
 #: Seconds that repairs of single levers may take: the median, and 19 of 20.
 MEDIAN_S, MOST_S = 5.0, 30.0
+#: More memory than any layout needs.
+_AMPLE_GIB = 1e6
 _DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "ga")
 
 
@@ -95,6 +97,8 @@ def _repaired(report: Report) -> tuple[list[Any] | None, tuple[float, ...]]:
     from meshplan.solver.repairs.search import search_repairs
     from meshplan.solver.repairs.trials import Trials
 
+    if report.weights_only:
+        raise OutOfScope("adapters on frozen weights are not planned here")
     problem = resolve(from_mapping(pinned(report)))
     trials = Trials(problem, fixed=_figures(report))
     if trials.works({}):
@@ -110,10 +114,12 @@ def _repaired(report: Report) -> tuple[list[Any] | None, tuple[float, ...]]:
 
 
 def _figures(report: Report) -> dict[str, object]:
-    """Memory of a GPU for which another one stands in."""
+    """Memory of a GPU for which another one stands in; ample where a report says nothing of it."""
     room = report.memory_gib()
+    if room is None and report.written:
+        return {"node_type.hbm_gib": _AMPLE_GIB}
     stands_in = any("stands in" in note for note in report.filled)
-    return {} if room is None or not stands_in else {"node_type.hbm_gib": room}
+    return {"node_type.hbm_gib": room} if room is not None and stands_in else {}
 
 
 def pinned(report: Report) -> dict[str, Any]:

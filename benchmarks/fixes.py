@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from meshplan.constraints.decisions import DEGREES
 from meshplan.solver.repairs import Change, Repair
 
 _NAME = r"(?:vpp|tp|cp|pp|etp|ep|dp|gbs|mbs|ga)"
@@ -78,17 +79,43 @@ def _numbers(text: str) -> list[int]:
 
 
 def reached(fix: Fix, repairs: Sequence[Repair]) -> bool:
-    """Whether one of the repairs is what a remedy names, or a smaller change of the same fields."""
-    return any(all(_within(fix, change) for change in repair.changes) for repair in repairs)
+    """Whether one of the repairs is what a remedy names, or a smaller change of the same fields.
+
+    Other degrees may come with another number of GPUs, and all degrees are as good as those named
+    if the plan has one of these.
+    """
+    return any(_is_reached(fix, repair) for repair in repairs)
+
+
+def _is_reached(fix: Fix, repair: Repair) -> bool:
+    within = [_within(fix, change) for change in repair.changes]
+    if all(within):
+        return True
+    others = [change for change, good in zip(repair.changes, within, strict=True) if not good]
+    only_degrees = all(change.path.partition(".")[0] == "layout" for change in others)
+    gpus = any(_is_gpus(fix, change) for change in repair.changes if change not in others)
+    return only_degrees and (gpus or (len(others) < len(within) and _has_named(fix, repair)))
+
+
+def _has_named(fix: Fix, repair: Repair) -> bool:
+    """Whether the plan of a repair has a degree that the remedy names."""
+    plan = repair.plan
+    named = {path.partition(".")[2]: values for path, values in fix.fields.items() if values}
+    return plan is not None and any(
+        plan.layout.value(name) in values for name, values in named.items() if name in DEGREES
+    )
+
+
+def _is_gpus(fix: Fix, change: Change) -> bool:
+    """Whether a change is one of the number of GPUs."""
+    if change.path == "cluster.domains":
+        return change.path not in fix.fields
+    return change.path in ("cluster.gpus", "cluster.nodes")
 
 
 def _within(fix: Fix, change: Change) -> bool:
     before, after = _size(change.before), _size(change.after)
-    path = change.path
-    if path in ("cluster.gpus", "cluster.nodes") or (
-        path == "cluster.domains" and path not in fix.fields
-    ):
-        path = "gpus"
+    path = "gpus" if _is_gpus(fix, change) else change.path
     if path.startswith("training."):
         path = "training.moment_dtype"
     if path not in fix.fields:

@@ -213,7 +213,7 @@ class Figure(Lever):
     name: str
     figure: str
     title: str
-    effort: Effort = Effort.HARDWARE
+    effort: Effort = Effort.FIGURE
 
     def applies(self, problem: Problem) -> bool:
         """Nodes matter only where something may be kept in their memory."""

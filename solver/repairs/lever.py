@@ -30,6 +30,8 @@ class Effort(IntEnum):
     WORKLOAD = 5
     #: More GPUs, or other ones.
     HARDWARE = 6
+    #: What a GPU or node would need; there may be none like it.
+    FIGURE = 7
 
 
 class Lever(ABC):

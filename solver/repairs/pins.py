@@ -10,7 +10,7 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Pin, Problem
 from meshplan.solver.changed import asked_value
 from meshplan.solver.diagnosis.legality import decision_domains
-from meshplan.solver.repairs.lever import Effort, Lever, Step, values_of
+from meshplan.solver.repairs.lever import Effort, Lever, Step, first_that_works
 from meshplan.solver.repairs.results import Change
 from meshplan.solver.repairs.trials import Trials
 
@@ -67,8 +67,7 @@ class PinnedDegree(Lever):
         held = [int(value) for value in pin.values] or [1]
         known = {int(value) for value in decision_domains(problem)[self.decision]}
         if self.decision == "pp":
-            most = max(known)
-            known |= {n for n in range(1, most + 1) if problem.gpus % n == 0}
+            known |= set(_pipeline_degrees(problem))
 
         def distance(value: int) -> float:
             return min(abs(math.log(value / one)) for one in held)
@@ -95,7 +94,7 @@ def nearest_choice(trials: Trials, path: str, decision: str, ordered: Sequence[i
 
 @dataclass(frozen=True)
 class AllPins(Lever):
-    """All pinned degrees at once, left to the search."""
+    """All pinned degrees at once, left to the search; PP then may be any divisor of the GPUs."""
 
     name: str = "layout"
     effort: Effort = Effort.LAYOUT
@@ -105,14 +104,29 @@ class AllPins(Lever):
         return len(problem.asked.get("layout", {})) > 1
 
     def widest(self, trials: Trials) -> Step:
-        """The only step."""
-        before = asked_value(trials.problem, "layout")
-        return (Change("layout", before, None, "layout: all degrees left to the search"),)
+        """With PP beyond powers of two, where these are not all divisors."""
+        return self._steps(trials.problem)[-1]
 
     def smallest(self, trials: Trials) -> Step | None:
-        """The only step, if it works."""
-        step = self.widest(trials)
-        return step if trials.works(values_of(step)) else None
+        """Powers of two alone, if they do."""
+        return first_that_works(trials, self._steps(trials.problem))
+
+    def _steps(self, problem: Problem) -> list[Step]:
+        before = asked_value(problem, "layout")
+        text = "layout: all degrees left to the search"
+        steps: list[Step] = [(Change("layout", before, None, text),)]
+        powers = decision_domains(problem)["pp"]
+        divisors = _pipeline_degrees(problem)
+        if set(divisors) - set(powers):
+            text += f", pp any of {', '.join(map(str, divisors))}"
+            steps.append((Change("layout", before, {"pp": divisors}, text),))
+        return steps
+
+
+def _pipeline_degrees(problem: Problem) -> list[int]:
+    """Divisors of the GPUs, up to the most stages that the search would try by itself."""
+    most = max(int(degree) for degree in decision_domains(problem)["pp"])
+    return [degree for degree in range(1, most + 1) if problem.gpus % degree == 0]
 
 
 def _pin(problem: Problem, path: str) -> Pin | None:

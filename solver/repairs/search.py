@@ -40,8 +40,8 @@ def repairs(
     """The smallest changes that make an infeasible problem feasible.
 
     Single levers first, in the order of :class:`~meshplan.solver.repairs.lever.Effort` and within
-    it of the throughput of their plans; then levers that do not help alone; then pairs of these,
-    if few single levers help.
+    it of the throughput of their plans; then pairs of those that do not help alone, if few do;
+    what a GPU or node would need; and last the levers that do not help alone.
 
     Parameters
     ----------
@@ -66,14 +66,18 @@ def search_repairs(trials: Trials, levers: Sequence[Lever] = LEVERS) -> Iterator
     useful = [lever for lever in levers if lever.applies(trials.problem)]
     useless: list[Lever] = []
     helpful: set[str] = set()
-    for effort in Effort:
-        of_effort = [lever for lever in useful if lever.effort is effort]
-        for repair in _ranked(_singles(trials, reasons, of_effort, useless)):
+    for effort in (one for one in Effort if one is not Effort.FIGURE):
+        for repair in _ranked(_singles(trials, reasons, _of(effort, useful), useless)):
             helpful.add(repair.lever)
             yield repair
-    yield from _no_help(reasons, useless)
     if len(helpful) < ENOUGH:
         yield from _pairs(trials, useless)
+    yield from _ranked(_singles(trials, reasons, _of(Effort.FIGURE, useful), useless))
+    yield from _no_help(reasons, useless)
+
+
+def _of(effort: Effort, levers: Sequence[Lever]) -> list[Lever]:
+    return [lever for lever in levers if lever.effort is effort]
 
 
 def _singles(
