@@ -41,6 +41,9 @@ from meshplan.solver.judge import violations  # noqa: E402
 from meshplan.solver.repairs import Repair, repairs  # noqa: E402
 from tests.solver.diagnosis.judge import faults  # noqa: E402
 
+#: Scenarios after which the number judged so far is told.
+_TOLD = 10
+
 
 @dataclass
 class Row:
@@ -158,6 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rows.append(judged(kind, problem, with_repairs=given.repairs))
                 if rows[-1].faults:
                     print(rows[-1].name, *rows[-1].faults, sep="\n  ", flush=True)
+                if len(rows) % _TOLD == 0:
+                    print(f"{len(rows)} scenarios judged", file=sys.stderr)
             print(report(rows))
         results.deliver("--json", lambda: dumps([asdict(row) for row in rows]))
         return int(any(row.faults for row in rows))

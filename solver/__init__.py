@@ -20,8 +20,7 @@
 ``binding``      what holds a plan, in sentences
 ``relaxations``  what one step more of each limit, pin and resource gains
 ``listings``     both, for a proved plan, on request
-``legality``     which rules and pins clash: a CP-SAT model with a switch for each fact
-``conflicts``    one irreducible set of facts that cannot hold together
+``diagnosis``    why nothing fits: which rules, pins and limits clash, and what would help
 ``judge``        rules, memory and time of a concrete layout, without a solver
 ``check``        :func:`check`: the judgement of a layout that a person states
 ``complete``     what a stated layout leaves open

@@ -14,7 +14,7 @@ from meshplan.solver.diagnosis.arithmetic import Finding, smallest_grids, tellin
 from meshplan.solver.diagnosis.facts import MEMORY
 from meshplan.solver.diagnosis.leanest import Leanest
 from meshplan.solver.diagnosis.memory_words import host_share, host_text, room_text
-from meshplan.solver.diagnosis.words import joined
+from meshplan.solver.diagnosis.words import joined, limit_texts
 from meshplan.solver.results import Conflict
 
 _GIB = 1 << 30
@@ -93,8 +93,8 @@ def _memory_sentences(
     least: int | None,
     example: Leanest | None,
 ) -> Iterator[str]:
-    limits = [f"the limit {rule}" for rule in conflict.rules if rule != MEMORY]
-    held = [*conflict.pins, *limits]
+    limits = [rule for rule in conflict.rules if rule != MEMORY]
+    held = [*conflict.pins, *limit_texts(problem, limits)]
     where = f"With {joined(held)} no" if held else "Whatever the degrees, no"
     yield f"{where} layout fits into the memory of the GPUs: {room_text(problem)}."
     arithmetic = next((one for one in findings if one.rule == MEMORY), None)

@@ -131,8 +131,7 @@ class Conflicts:
             if answer == "fits":
                 return None
             if answer == "illegal":
-                rules = queries.framework_rules()
-                clash = quickxplain(kept, lambda some: queries.legal([*rules, *some]))
+                clash = quickxplain(kept, queries.obeys_framework)
                 legal.add(clash)
                 return clash
             return quickxplain(kept, lambda some: queries.with_memory(some) == "fits")

@@ -119,7 +119,8 @@ class _Run:
         self.phase = "conflict"
         first = self._part("conflict", self.conflicts.first)
         if first is None:
-            return Diagnosis(self.problem, "infeasible", _NO_CONFLICT, 0.0)
+            text = " ".join([*(f"Arithmetic: {one.text}." for one in self.findings), _NO_CONFLICT])
+            return Diagnosis(self.problem, "infeasible", text, 0.0)
         if not first.minimal:
             self.cut_short.append("conflict")
         core = self.conflicts.members(first) - {MEMORY}
@@ -155,9 +156,10 @@ class _Run:
         levers = LEVERS
         if self.stated:
             levers = tuple(lever for lever in LEVERS if lever.name in (*self.stated, "layout"))
-        found.extend(
-            repairs(self.problem, deadline=self.deadline, progress=self.progress, levers=levers)
-        )
+        for one in repairs(
+            self.problem, deadline=self.deadline, progress=self.progress, levers=levers
+        ):
+            found.append(one)
 
     def _further(self, conflicts: list[Conflict]) -> None:
         for one in self.conflicts.every(MOST_CONFLICTS):
@@ -188,4 +190,4 @@ class _Run:
 
 
 _UNKNOWN = "The time was up before it was known whether any layout fits."
-_NO_CONFLICT = "It is proved that no layout fits; the time was up before it was known why."
+_NO_CONFLICT = "It is proved that no layout fits; the time was up before the clash was known."

@@ -17,7 +17,7 @@ from meshplan.constraints.decisions import CP_COMM_TYPES, DECISIONS, DERIVED, DI
 from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
-from meshplan.constraints.split_rules import split_rule
+from meshplan.constraints.split_rules import SLOTS_HOLD_LAYERS, split_rule
 from meshplan.solver.diagnosis.facts import PIPELINE_PIN
 
 _CODES: dict[str, tuple[str, ...]] = {"dispatcher": DISPATCHERS, "cp_comm": CP_COMM_TYPES}
@@ -59,8 +59,11 @@ class Legality:
             self._post_pin(pin.path, pin.decision, pin.values)
         for rule in rules:
             self._post_rule(rule, rule.id)
-        split, given = split_rule(problem), problem.layout_string is not None or problem.even_split
-        self._post_rule(split, split.id, *([PIPELINE_PIN] if given else []))
+        split = split_rule(problem)
+        if split is not SLOTS_HOLD_LAYERS:
+            self._post_rule(split, split.id, PIPELINE_PIN)
+        # Asked about where the given split is left out, too.
+        self._post_rule(SLOTS_HOLD_LAYERS, SLOTS_HOLD_LAYERS.id)
 
     def _domains(self) -> dict[str, list[Value]]:
         domains = decision_domains(self.problem)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from meshplan.constraints.problem import Problem
-from meshplan.constraints.split_rules import split_rule
+from meshplan.constraints.split_rules import SLOTS_HOLD_LAYERS, split_rule
 from meshplan.solver.diagnosis.arithmetic import least_floor
 from meshplan.solver.diagnosis.facts import LIMIT_RULES, PIPELINE_PIN, movable_facts
 from meshplan.solver.diagnosis.legality import Legality
@@ -76,10 +76,14 @@ class Queries:
             self._legal[key] = self.legality.possible(sorted(key))
         return self._legal[key]
 
-    def framework_rules(self) -> list[str]:
-        """Rules that always hold where memory is in question, in catalogue order."""
-        rules = [rule.id for rule in active_rules(self.problem) if rule.id not in LIMIT_RULES]
-        return [*rules, split_rule(self.problem).id]
+    def obeys_framework(self, ids: Iterable[str]) -> bool:
+        """Whether a layout with these pins and limits is legal, whatever memory it needs."""
+        kept = frozenset(ids)
+        if PIPELINE_PIN in kept and broken_layout_rules(self.problem):
+            return False
+        rules = {rule.id for rule in active_rules(self.problem)} - {*LIMIT_RULES}
+        split = split_rule(self.problem) if PIPELINE_PIN in kept else SLOTS_HOLD_LAYERS
+        return self.legal(kept | rules | {split.id})
 
     def with_memory(self, ids: Iterable[str]) -> Answer:
         """How these pins and limits do, the framework's rules and the memory beside them."""
@@ -100,18 +104,12 @@ class Queries:
                 return answer
         overfull = any(a == "overfull" and other <= key for other, a in self._answers.items())
         if overfull:
-            return "overfull" if self._obeys_framework(key) else "illegal"
+            return "overfull" if self.obeys_framework(key) else "illegal"
         return None
-
-    def _obeys_framework(self, key: frozenset[str]) -> bool:
-        """Whether a layout with these pins and limits is legal, whatever memory it needs."""
-        if PIPELINE_PIN in key and broken_layout_rules(self.problem):
-            return False
-        return self.legal([*self.framework_rules(), *key])
 
     def _asked(self, key: frozenset[str]) -> Answer:
         self._check_time()
-        if not self._obeys_framework(key):
+        if not self.obeys_framework(key):
             return "illegal"
         problem = self.restricted(key)
         if least_floor(problem) is None:

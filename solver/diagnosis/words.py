@@ -50,19 +50,35 @@ def pin_text(problem: Problem, path: str) -> str:
 def sentence(
     problem: Problem, rules: Sequence[str], paths: Sequence[str], memory: str | None
 ) -> str:
-    """The conflict in one sentence: the pins, then what each rule says of an example."""
-    known = {rule.id: rule for rule in (*active_rules(problem), split_rule(problem))}
-    clashing = [known[rule] for rule in rules]
-    reasons = _reasons(problem, clashing, paths)
+    """The conflict in one sentence: the pins, then what each rule says of an example.
+
+    Rules beside ``memory`` are the user's limits, which stand among the pins.
+    """
+    held = [pin_text(problem, path) for path in paths]
     if memory is not None:
-        reasons.append(memory)
+        held += limit_texts(problem, rules)
+        reasons = [memory]
+    else:
+        known = {rule.id: rule for rule in (*active_rules(problem), split_rule(problem))}
+        reasons = _reasons(problem, [known[rule] for rule in rules], paths)
     cause = "; and ".join(reasons) or "; and ".join(_no_value(problem, path) for path in paths)
     if memory is not None or _COVERING & set(rules):
         cause += _few_powers(problem)
-    if not paths:
+    if not held:
         starts_with_field = re.match(r"[a-z_]+( =|\*)", cause)
         return f"{cause if starts_with_field else cause[:1].upper() + cause[1:]}."
-    return f"Because {joined([pin_text(problem, path) for path in paths])}: {cause}."
+    return f"Because {joined(held)}: {cause}."
+
+
+def limit_texts(problem: Problem, rules: Sequence[str]) -> list[str]:
+    """The fields of the scenario that say what these limits say."""
+    fields = {
+        "tp-within-domain": "limits.tp_within_domain = true",
+        "etp-within-domain": "limits.tp_within_domain = true",
+        "ep-within-domain": "limits.ep_within_domain = true",
+        "min-dp": f"limits.min_dp = {problem.limits.min_dp}",
+    }
+    return list(dict.fromkeys(fields[rule] for rule in rules))
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ def verdict_text(data: dict[str, Any]) -> str:
     if data["status"] == "unknown":
         return "Unknown: the time was up before it was known whether anything fits."
     if data["near_misses"]:
-        return "It fits, but only just."
+        return "It fits, with little room."
     return "It fits, with room on all sides that were looked at."
 
 

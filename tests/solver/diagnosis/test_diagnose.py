@@ -83,7 +83,7 @@ def test_a_plan_says_what_it_is_close_to() -> None:
     assert found.conflicts == ()
     assert any(text.startswith("Memory is tight") for text in found.near_misses)
     assert any(text.startswith("dp is 1") for text in found.near_misses)
-    assert "only just" in str(found)
+    assert "with little room" in str(found)
 
 
 def test_a_plan_with_room_is_close_to_nothing() -> None:
