@@ -5,6 +5,7 @@
 ``layout``          :class:`Layout` and :class:`Slot`: one concrete layout
 ``problem``         :class:`Problem`: a scenario resolved into numbers
 ``resolve``         :func:`resolve`: from scenario to problem
+``parts``           how many GPUs of a cluster a layout may use, and which
 ``terms``           cost terms: functions whose parameters are the decisions they read
 ``rule``            :class:`Rule` and :class:`Violation`
 ``rules``           the catalogue, one module a family, ``ALL_RULES`` in sight

@@ -18,6 +18,7 @@ from meshplan.scenarios.calibration import Calibration, default_calibration
 if TYPE_CHECKING:
     from meshplan.scenarios.model_card import LayerKind, ModelCard
     from meshplan.topologies import Cluster, NodeType
+    from meshplan.topologies.packing import Part
 
 #: Memory is counted in whole quanta of this many bytes (256 KiB), rounded up, so that the
 #: solver's integers and the checker's figures are the same numbers.
@@ -107,6 +108,12 @@ class Problem:
         The scenario as plain data, from which the same problem can be resolved again.
     lines
         ``path -> (file, line)`` of scenario fields, for messages.
+    whole
+        All GPUs that there are, where ``cluster`` is a part of them or the search may choose one.
+    part
+        The part of ``whole`` that ``cluster`` is, once it is chosen.
+    gpus_open
+        Whether the search chooses how many GPUs of ``whole`` are used.
     """
 
     name: str
@@ -128,6 +135,9 @@ class Problem:
     assumed: tuple[str, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    whole: Cluster | None = None
+    part: Part | None = None
+    gpus_open: bool = False
 
     @property
     def gpus(self) -> int:

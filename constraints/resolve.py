@@ -13,6 +13,7 @@ from meshplan.constraints.decisions import (
     RECOMPUTE_MODULES,
 )
 from meshplan.constraints.layout import Value
+from meshplan.constraints.parts import on_part, parts_of
 from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Limits, Pin, Problem, Training
 from meshplan.scenarios.calibration import Calibration
@@ -20,7 +21,7 @@ from meshplan.scenarios.loader import resolve_calibration, resolve_cluster, reso
 from meshplan.scenarios.model_card import ModelCard
 from meshplan.scenarios.schema import Scenario
 from meshplan.scenarios.self_contained import self_contained
-from meshplan.topologies import NodeType
+from meshplan.topologies import Cluster, NodeType
 
 #: Largest micro-batch that the search tries by itself.
 LARGEST_MICRO_BATCH = 16
@@ -45,12 +46,16 @@ def resolve(scenario: Scenario) -> Problem:
     """
     model = resolve_model(scenario)
     cluster = resolve_cluster(scenario)
+    wanted = _wanted_gpus(scenario, cluster)
+    gpus = cluster.gpus if wanted is None else wanted
     calibration = resolve_calibration(scenario)
     _check_precision(scenario, cluster.node_type)
-    _check_pins(scenario, cluster.gpus)
+    _check_pins(scenario, gpus)
     _check_activation_offload(scenario)
     assumed: list[str] = [*cluster.notes]
-    candidates = _candidates(scenario, model, cluster.gpus)
+    if scenario.cluster.gpus_open and scenario.cluster.use is None:
+        assumed.append(f"cluster.use = best: as many of the {gpus:,} GPUs as give most tokens/s")
+    candidates = _candidates(scenario, model, gpus)
     text = scenario.options.pipeline_layout
     training = scenario.training
     limits = scenario.limits
@@ -62,7 +67,7 @@ def resolve(scenario: Scenario) -> Problem:
             assumed.append(f"limits.ep_within_domain = auto: an EP group {where}")
     assumed += _assumptions(scenario, model)
     assumed += _time_assumptions(scenario, calibration)
-    return Problem(
+    problem = Problem(
         name=scenario.name,
         model=model,
         cluster=cluster,
@@ -107,7 +112,27 @@ def resolve(scenario: Scenario) -> Problem:
         calibration=calibration,
         assumed=tuple(assumed),
         asked=self_contained(scenario),
+        whole=cluster if scenario.cluster.gpus_open or wanted is not None else None,
+        gpus_open=scenario.cluster.gpus_open,
     )
+    return problem if wanted is None else on_part(problem, parts_of(problem, wanted)[0])
+
+
+def _wanted_gpus(scenario: Scenario, cluster: Cluster) -> int | None:
+    """GPUs of a topology file that the scenario asks for; None if it gives no number."""
+    wanted = scenario.cluster
+    if wanted.topology is None or (wanted.gpus is None and wanted.nodes is None):
+        return None
+    key, unit = ("gpus", 1) if wanted.gpus is not None else ("nodes", cluster.node_gpus)
+    count = getattr(wanted, key)
+    if count * unit > cluster.gpus:
+        most = cluster.gpus // unit
+        raise scenario.error_at(
+            f"cluster.{key}",
+            f"cluster.{key} ({count}) is more than the {most} of cluster.topology.",
+            f"give at most {most}, or leave {key} out and let the search choose.",
+        )
+    return int(count * unit)
 
 
 def _check_precision(scenario: Scenario, node: NodeType) -> None:

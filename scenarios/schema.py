@@ -44,8 +44,11 @@ class Section(BaseModel):
 
 def _require_one_form(schema: dict[str, Any]) -> None:
     """Tell editors what :meth:`ClusterSpec._one_form` checks."""
-    forms = [["preset", size] for size in ("gpus", "nodes", "domains")]
-    schema["oneOf"] = [{"required": form} for form in (*forms, ["topology"])]
+    sizes = ("gpus", "nodes", "domains")
+    presets = [{"required": ["preset", size]} for size in sizes]
+    part = [{"required": ["topology", size], "not": {"required": ["use"]}} for size in sizes[:2]]
+    none = {"anyOf": [{"required": [size]} for size in sizes]}
+    schema["oneOf"] = [*presets, *part, {"required": ["topology"], "not": none}]
 
 
 class ClusterSpec(Section):
@@ -70,16 +73,24 @@ class ClusterSpec(Section):
         default=None,
         description="Type of the nodes in the topology file; a cluster file has its own.",
     )
+    use: Literal["all", "best"] | None = Field(
+        default=None,
+        description="How many of these GPUs are used: all, or as many as give the most tokens/s; "
+        "best by default with a topology file, all otherwise.",
+    )
+
+    @property
+    def gpus_open(self) -> bool:
+        """Whether the search chooses how many GPUs are used."""
+        if self.use is not None:
+            return self.use == "best"
+        return self.topology is not None and self.gpus is None and self.nodes is None
 
     @model_validator(mode="after")
     def _one_form(self) -> ClusterSpec:
         sizes = [key for key in ("gpus", "nodes", "domains") if getattr(self, key) is not None]
         if self.topology is not None:
-            if extra := [key for key in ("preset", *sizes) if getattr(self, key) is not None]:
-                value = getattr(self, extra[0])
-                raise complaint(
-                    value, "left out next to topology", f"remove {extra[0]}.", (extra[0],)
-                )
+            self._beside_topology(sizes)
             return self
         if self.node_type is not None:
             raise complaint(
@@ -94,6 +105,18 @@ class ClusterSpec(Section):
             wanted = "the only one of gpus, nodes and domains"
             raise complaint(value, wanted, f"remove {' or '.join(sizes)}.", (sizes[1],))
         return self
+
+    def _beside_topology(self, sizes: list[str]) -> None:
+        """Refuse what says the same as the topology file, and two numbers of GPUs."""
+        extra = [key for key in ("preset", "domains") if getattr(self, key) is not None]
+        if extra:
+            value = getattr(self, extra[0])
+            raise complaint(value, "left out next to topology", f"remove {extra[0]}.", (extra[0],))
+        if len(sizes) > 1:
+            raise complaint(self.nodes, "left out next to gpus", "remove nodes.", ("nodes",))
+        if sizes and self.use is not None:
+            wanted = f"left out next to {sizes[0]}, which says how many GPUs are used"
+            raise complaint(self.use, wanted, f"remove use or {sizes[0]}.", ("use",))
 
 
 class Workload(Section):

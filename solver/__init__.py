@@ -3,6 +3,8 @@
 ===============  =============================================================================
 ``solve``        :func:`solve`: a plan with its proof, or why there is none
 ``search``       the algorithm
+``used``         how many GPUs of a cluster are used, where that is open
+``rates``        what any layout takes of a GPU for one sequence, at least
 ``regions``      cells, their costs and bounds, the order in which they are looked at
 ``space``        which degrees and options may be combined; which pipeline splits
 ``meshes``       the rules over degrees, joined

@@ -9,6 +9,7 @@ from typing import Literal
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.verdict import verdict
+from meshplan.constraints.parts import on_part, part_for
 from meshplan.constraints.pipeline import LayoutStringError, parse_layout
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import resolve
@@ -45,7 +46,7 @@ def check(
         If the layout cannot be read, or the scenario cannot be resolved.
     """
     if isinstance(layout, Layout):
-        problem = resolve(scenario)
+        problem = _on_used_gpus(resolve(scenario), vars(layout) | {"gpus": layout.gpus})
         report = judge_layout(problem, layout, problem.assumed)
         return _with_nearest(report, stated_by(layout))
     if not isinstance(layout, Mapping | str | None):
@@ -55,6 +56,7 @@ def check(
         )
     stated = read_layout(layout)
     problem = _with_pipeline(scenario, resolve(scenario), stated)
+    problem = _on_used_gpus(problem, with_pins(problem, stated).degrees)
     _same_gpus(problem, stated)
     pinned = with_pins(problem, stated)
     whole, completed = complete(problem, pinned)
@@ -129,6 +131,12 @@ def _with_pipeline(scenario: Scenario, problem: Problem, stated: Stated) -> Prob
         path = "options.pipeline_layout"
         raise scenario.error_at(path, f"{path} is {shown(text)}, which {error}", advice) from None
     return dataclasses.replace(problem, layout_string=text, even_split=False)
+
+
+def _on_used_gpus(problem: Problem, degrees: Mapping[str, int]) -> Problem:
+    """The problem on as many GPUs as the layout takes, where the scenario leaves that open."""
+    part = part_for(problem, degrees) if problem.gpus_open else None
+    return problem if part is None else on_part(problem, part)
 
 
 def _same_gpus(problem: Problem, stated: Stated) -> None:

@@ -248,7 +248,7 @@ def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
     transfers = {kind: transfers_us(problem, moved) for kind, moved in memory.offloaded.items()}
     return CellCosts(
         **{field.name: getattr(memory, field.name) for field in fields(MemoryCosts)},
-        gpu_us={kind: _gpu_us(axes, kind) for kind in problem.cost_kinds},
+        gpu_us={kind: layer_gpu_us(axes, kind) for kind in problem.cost_kinds},
         host_us={kind: table(host_us, kind=kind) for kind in problem.cost_kinds},
         copies_us={kind: copies for kind, (copies, _) in transfers.items()},
         way_us={kind: way for kind, (_, way) in transfers.items()},
@@ -313,7 +313,8 @@ def _activation(axes: Axes, kind: LayerKind) -> Array:
     return axes.total((term, {"kind": kind}) for term in terms)
 
 
-def _gpu_us(axes: Axes, kind: LayerKind) -> Array:
+def layer_gpu_us(axes: Axes, kind: LayerKind) -> Array:
+    """GPU time of one layer."""
     return axes.total(
         (term, {"kind": kind} if with_kind else {}) for term, with_kind in gpu_terms(kind).values()
     )

@@ -83,6 +83,27 @@ class Relaxation:
 
 
 @dataclass(frozen=True)
+class TriedPart:
+    """A number of GPUs that the search could have used.
+
+    Attributes
+    ----------
+    gpus, group
+        GPUs, in each NVLink domain a multiple of ``group``.
+    status
+        ``used``; ``slower`` (searched: no plan on them is faster); ``bound`` (excluded by its
+        bound); ``none`` (proved that no layout fits); ``open`` (a limit came first).
+    step_s
+        What no plan on them beats, in seconds, for the largest batch; None with ``none``.
+    """
+
+    gpus: int
+    group: int
+    status: Literal["used", "slower", "bound", "none", "open"]
+    step_s: float | None
+
+
+@dataclass(frozen=True)
 class Plan(Shown):
     """A layout with its memory, time and proof.
 
@@ -100,6 +121,9 @@ class Plan(Shown):
         What one step more of each limit, pin and resource gains.
     unfinished
         Which of ``top``, ``pareto`` and ``binding`` was asked for and cut short.
+    parts
+        The numbers of GPUs that were chosen from, the fastest bounds first; empty where the
+        scenario fixes it.
     """
 
     problem: Problem
@@ -114,6 +138,7 @@ class Plan(Shown):
     pareto: tuple[Alternative, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()
     unfinished: tuple[str, ...] = ()
+    parts: tuple[TriedPart, ...] = ()
     stopped_by: Literal["limit", "interrupt"] | None = None
 
     @property

@@ -79,6 +79,8 @@ class Search:
         self.report = report
         self.refuted = Refuted()
         self.best: Found | None = None
+        #: Scaled step time that a plan must beat to be looked for, if there is one.
+        self.ceiling: int | None = None
         self.bound = 0
 
     # -- the programs ----------------------------------------------------------------------------
@@ -152,8 +154,8 @@ class Search:
         return self._solve(cell, "step", most, peak)
 
     def best_step(self) -> int | None:
-        """Scaled step time of the best plan so far."""
-        return None if self.best is None else self.scaled_step(self.best)
+        """Scaled step time that a plan must beat: of the best so far, else the ceiling."""
+        return self.ceiling if self.best is None else self.scaled_step(self.best)
 
     def scaled_step(self, found: Found) -> int:
         """Step time of a plan scaled to the largest batch."""

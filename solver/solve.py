@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Literal
 
 from meshplan.constraints.advisories import ALL_ADVISORIES
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
+from meshplan.constraints.parts import on_part
 from meshplan.constraints.problem import Problem
+from meshplan.constraints.rule import Rule
 from meshplan.scenarios.errors import InputError
 from meshplan.solver.binding import binding
 from meshplan.solver.diagnosis.arithmetic import least_floor
@@ -24,6 +27,7 @@ from meshplan.solver.ranking import degree_tuple
 from meshplan.solver.regions import Region
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
 from meshplan.solver.search import Search
+from meshplan.solver.used import PartSearch
 
 #: Other layouts that a plan shows, at most.
 _ALTERNATIVES = 4
@@ -49,8 +53,7 @@ def solve(
         What a proved plan is given beside.
     """
     _refuse_other_checkpoints(problem)
-    started = time.monotonic()
-    run = _Run(problem, started, time_limit_s, progress)
+    run = _Run(problem, time_limit_s, progress, all_cells=wanted != NOTHING)
     try:
         found = run.complete()
     except LimitReached:
@@ -81,19 +84,27 @@ def _refuse_other_checkpoints(problem: Problem) -> None:
 
 
 class _Run:
+    """One search with its clock; ``all_cells`` if more than the plan will be asked of it."""
+
     def __init__(
         self,
         problem: Problem,
-        started: float,
         time_limit_s: float | None,
         progress: Callable[[Progress], None] | None,
+        *,
+        all_cells: bool = False,
     ) -> None:
-        self.problem, self.started, self.progress = problem, started, progress
-        self.deadline = None if time_limit_s is None else started + time_limit_s
-        self.search = Search(problem, deadline=self.deadline, report=self._report)
+        self.started = time.monotonic()
+        self.problem, self.progress, self.all_cells = problem, progress, all_cells
+        self.deadline = None if time_limit_s is None else self.started + time_limit_s
+        self.parts: PartSearch | None = None
+        self.search = self._search_of(problem)
         self.regions: list[Region] = []
         self.fastest: int | None = None
         self.phase = "throughput"
+
+    def _search_of(self, problem: Problem, rules: Sequence[Rule] | None = None) -> Search:
+        return Search(problem, rules=rules, deadline=self.deadline, report=self._report)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -107,12 +118,15 @@ class _Run:
 
     def complete(self) -> Plan | Infeasible:
         """The whole search."""
+        if self.problem.whole is not None:
+            self._choose_part(self.problem)
         search, problem = self.search, self.problem
         if broken_layout_rules(problem) or least_floor(problem) is None:
             return self._infeasible()
         regions = self.regions = search.regions()
-        search.first_good_plans(regions)
-        self.fastest = search.fastest(regions)
+        if self.fastest is None:
+            search.first_good_plans(regions)
+            self.fastest = search.fastest(regions)
         if self.fastest is None:
             return self._infeasible()
         first = search.best
@@ -127,6 +141,28 @@ class _Run:
         assert search.best is not None
         alternatives = self._alternatives(first, regions, most)
         return self._plan(search.best, proved=True, alternatives=alternatives)
+
+    def _choose_part(self, problem: Problem) -> None:
+        """Choose the GPUs to use; what follows looks for the best plan on them."""
+        self.parts = chosen = PartSearch(problem, self.deadline, self._report)
+        try:
+            chosen.run()
+            self.fastest = chosen.best_step
+        finally:
+            self._take_part(chosen)
+
+    def _take_part(self, chosen: PartSearch) -> None:
+        """Go on with the fastest plan of the parts, or the largest part if there is none."""
+        if chosen.best is None:
+            largest = max((one.part for one in chosen.tried), key=attrgetter("gpus"), default=None)
+            if largest is not None:
+                self.problem = on_part(self.problem, largest)
+                self.search = self._search_of(self.problem)
+            return
+        self.problem = on_part(self.problem, chosen.best.part)
+        self.search = self._search_of(self.problem, None if self.all_cells else chosen.rules())
+        self.search.best = chosen.best.found
+        self.search.bound = chosen.bound
 
     def _enter(self, phase: str) -> None:
         self.phase = phase
@@ -153,14 +189,14 @@ class _Run:
         if objective is None:
             objective = self.search.scaled_step(found)
         bound = objective if self.fastest is not None else min(self.search.bound, objective)
-        statistics = self.search.statistics
+        counts = [self.search.statistics, *([] if self.parts is None else [self.parts.statistics])]
         proof = Proof(
             objective=objective / 1e6,
             bound=bound / 1e6,
             gap=(objective - bound) / objective,
             wall_s=self._elapsed(),
-            cells=statistics.cells,
-            programs=statistics.programs,
+            cells=sum(one.cells for one in counts),
+            programs=sum(one.programs for one in counts),
         )
         return Plan(
             problem=self.problem,
@@ -171,6 +207,7 @@ class _Run:
             advisories=advise(self.problem, layout, spent.ranks),
             binding=binding(self.problem, layout, spent),
             alternatives=alternatives,
+            parts=() if self.parts is None else self.parts.results(),
         )
 
     def _alternatives(

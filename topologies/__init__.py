@@ -12,6 +12,7 @@
 ``grouping``      which nodes share an NVLink domain, and which a leaf switch
 ``findings``      what a person should know about that cluster
 ``packing``       GPUs that groups can use in unequal domains: :func:`packed_gpus`
+``best_case``     a cluster that no part of a given one beats: :func:`best_case`
 ``cluster_file``  a cluster as a file that scenarios name
 ``errors``        :class:`ClusterError`, :class:`TopologyFileError`, :class:`UnknownName`
 ================  ==================================================================

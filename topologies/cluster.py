@@ -138,20 +138,25 @@ class Cluster:
     @cached_property
     def leaves(self) -> tuple[int, ...]:
         """GPUs under each leaf (of all rails together), in rank order."""
-        leaves: list[int] = []
+        domains = iter(self.domains)
+        return tuple(sum(islice(domains, count)) for count in self.domains_of_leaves)
+
+    @cached_property
+    def domains_of_leaves(self) -> tuple[int, ...]:
+        """NVLink domains under each leaf, in rank order, also where the leaves are not known."""
         if self.leaf_domains:
-            domains = iter(self.domains)
-            return tuple(sum(islice(domains, count)) for count in self.leaf_domains)
+            return self.leaf_domains
+        counts: list[int] = []
         used_nodes = 0
         for gpus in self.domains:
             nodes = self._nodes_of(gpus)
-            if leaves and used_nodes + nodes <= self.nodes_per_leaf:
-                leaves[-1] += gpus
+            if counts and used_nodes + nodes <= self.nodes_per_leaf:
+                counts[-1] += 1
                 used_nodes += nodes
             else:
-                leaves.append(gpus)
+                counts.append(1)
                 used_nodes = nodes
-        return tuple(leaves)
+        return tuple(counts)
 
     @cached_property
     def _domain_runs(self) -> tuple[Run, ...]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
 
 from meshplan.topologies.cluster import Cluster
 from meshplan.topologies.errors import ClusterError
+
+
+@dataclass(frozen=True)
+class Part:
+    """``gpus`` GPUs of a cluster, in each NVLink domain a multiple of ``group``."""
+
+    gpus: int
+    group: int
 
 
 def packed_gpus(domains: Iterable[int], group: int) -> int:
@@ -29,12 +37,39 @@ def packed_cluster(cluster: Cluster, group: int, most: int | None = None) -> Clu
     """The part of ``cluster`` that whole groups of ``group`` GPUs fill in each NVLink domain.
 
     The last GPUs of a domain are left idle, and with them nodes that no group touches; a domain
-    that holds no group is left out.  With ``most`` the groups beyond so many GPUs are, too.
+    that holds no group is left out.  With ``most`` only so many GPUs are used: those of the
+    fewest leaf switches, and under the last of these of the fewest domains.
 
     Raises
     ------
     ClusterError
         If ``group`` is below 1, no domain holds one, or ``most`` is none of their counts.
+    """
+    sizes = packed_sizes(cluster, group, most)
+    if sizes == list(cluster.domains):
+        return cluster
+    per_node = cluster.node_type.gpus_per_node
+    names = iter(cluster.node_names)
+    kept: list[str] = []
+    for gpus, size in zip(cluster.domains, sizes, strict=True):
+        nodes = list(islice(names, -(-gpus // per_node)))
+        kept += nodes[: -(-size // per_node)]
+    kept_of_leaves = (sum(1 for one in leaf if sizes[one]) for leaf in _leaves(cluster))
+    return replace(
+        cluster,
+        domains=tuple(size for size in sizes if size),
+        leaf_domains=tuple(count for count in kept_of_leaves if count),
+        node_names=tuple(kept),
+    )
+
+
+def packed_sizes(cluster: Cluster, group: int, most: int | None = None) -> list[int]:
+    """GPUs of each NVLink domain that :func:`packed_cluster` keeps, 0 for those left out.
+
+    Raises
+    ------
+    ClusterError
+        As :func:`packed_cluster` does.
     """
     used = packed_gpus(cluster.domains, group)
     if not used:
@@ -48,25 +83,30 @@ def packed_cluster(cluster: Cluster, group: int, most: int | None = None) -> Clu
             f"gpus ({most}) is no multiple of groups of {group} from {group} to {used:,}.",
             advice=f"use {min(max(most // group, 1) * group, used)}.",
         )
-    left = used if most is None else most
-    sizes = []
-    for gpus in cluster.domains:
-        sizes.append(min(gpus // group * group, left))
-        left -= sizes[-1]
-    remaining = iter(sizes)
-    leaves = [sum(1 for size in islice(remaining, count) if size) for count in cluster.leaf_domains]
-    per_node = cluster.node_type.gpus_per_node
-    names = iter(cluster.node_names)
-    kept: list[str] = []
-    for gpus, size in zip(cluster.domains, sizes, strict=True):
-        nodes = list(islice(names, -(-gpus // per_node)))
-        kept += nodes[: -(-size // per_node)]
-    return replace(
-        cluster,
-        domains=tuple(size for size in sizes if size),
-        leaf_domains=tuple(count for count in leaves if count),
-        node_names=tuple(kept),
-    )
+    room = [gpus // group * group for gpus in cluster.domains]
+    return room if most is None else _fewest(room, _leaves(cluster), most)
+
+
+def _leaves(cluster: Cluster) -> list[range]:
+    """Indices of the domains under each leaf switch."""
+    counts = cluster.domains_of_leaves
+    ends = accumulate(counts)
+    return [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+
+def _fewest(room: Sequence[int], leaves: Sequence[range], wanted: int) -> list[int]:
+    """GPUs of each domain so that ``wanted`` of them lie under as few leaves as possible.
+
+    The fullest leaves are taken, which no other choice of leaves beats; of the last one only what
+    is wanted, again from the fullest domains.
+    """
+    sizes = [0] * len(room)
+    left = wanted
+    for leaf in sorted(leaves, key=lambda one: -sum(room[index] for index in one)):
+        for index in sorted(leaf, key=lambda one: -room[one]):
+            sizes[index] = min(room[index], left)
+            left -= sizes[index]
+    return sizes
 
 
 def segment_nodes(nodes: int, most: int) -> int:

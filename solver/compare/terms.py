@@ -100,14 +100,16 @@ class TimeComparison:
         return "slower" if self.difference_us > 0 else "faster"
 
 
-def compare_times(first: Timed, second: Timed) -> TimeComparison:
+def compare_times(first: Timed, second: Timed, *, per_gpu: bool = True) -> TimeComparison:
     """Split the difference of two step times into the parts of a step.
 
     The work of layers is the mean over the pipeline ranks and over all micro-batches; what the
     heaviest rank takes more is a part of its own.  Where the two steps train different numbers of
-    tokens per GPU, the second is scaled.
+    tokens per GPU, the second is scaled; of tokens in all, if not ``per_gpu``.
     """
     scale = first.tokens_per_gpu / second.tokens_per_gpu
+    if not per_gpu:
+        scale *= Fraction(first.problem.gpus, second.problem.gpus)
     times = zip(_terms_us(first, Fraction(1)), _terms_us(second, scale), strict=True)
     terms = tuple(Term(name, *both) for name, both in zip(WORK_PARTS, times, strict=True))
     return TimeComparison(first, second, terms, scale, _band(first.problem, second.problem))

@@ -41,7 +41,8 @@ class WhyReport(Shown):
     differences
         The decisions in which the two differ.
     flips
-        Each of them changed alone, from the given layout towards the optimum.
+        Each of them changed alone, from the given layout towards the optimum; none where the two
+        use different numbers of GPUs.
     """
 
     given: CheckReport
@@ -99,6 +100,8 @@ class WhyReport(Shown):
         assert self.given.cost is not None and self.times is not None
         layout, plan, least = self.given.layout, self.answer, self.least_us
         assert least is not None
+        if self.given.problem.gpus != plan.problem.gpus:
+            return "time"
         if self.times.first_us > least * (1 + self.problem.limits.dp_tolerance):
             return "time"
         if layout.dp != plan.layout.dp:
@@ -151,17 +154,19 @@ def why(
 def _against(given: CheckReport, plan: Plan, deadline: float | None) -> WhyReport:
     problem = plan.problem
     times = None
-    if given.cost is not None and given.layout.gpus == problem.gpus:
+    same_gpus = given.problem.gpus == problem.gpus
+    if given.cost is not None and given.layout.gpus == given.problem.gpus:
         times = compare_times(
-            Timed(problem, given.layout, given.cost.time),
+            Timed(given.problem, given.layout, given.cost.time),
             Timed(problem, plan.layout, plan.cost.time),
+            per_gpu=same_gpus,
         )
     return WhyReport(
         given,
         plan,
         times,
         differences(problem, given.layout, plan.layout),
-        tuple(flips(problem, given.layout, plan.layout, deadline)),
+        tuple(flips(problem, given.layout, plan.layout, deadline)) if same_gpus else (),
     )
 
 

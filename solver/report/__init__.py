@@ -3,6 +3,7 @@
 ==============  ================================================
 ``data``        results as plain data: the JSON contract
 ``placement``   which links the groups of a layout cross
+``cluster``     GPUs used and idle, and why
 ``text``        reports in text, on a terminal, as HTML
 ``summary``     section: the answer, layout, throughput, memory
 ``bars``        section: memory by rank and time of a step

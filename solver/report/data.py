@@ -19,6 +19,7 @@ from meshplan.constraints.schedule import warmup_microbatches
 from meshplan.solver.breakdown import step_breakdown_us
 from meshplan.solver.even import even_split
 from meshplan.solver.judge import Cost, model_tflops_per_gpu, peak_tflops
+from meshplan.solver.report.cluster import cluster_data
 from meshplan.solver.report.placement import placement_data
 from meshplan.solver.results import (
     Alternative,
@@ -50,6 +51,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
         "proof": _proof_data(plan.proof, _stopped_by(plan)),
         "advisories": _advisory_data(plan.advisories),
         "placement": placement_data(plan.problem, plan.layout),
+        "cluster": cluster_data(plan.problem, plan.parts),
         "conflicts": [],
         "repairs": [],
         "assumed": list(plan.problem.assumed),
@@ -106,6 +108,7 @@ def check_data(report: CheckReport) -> dict[str, Any]:
         **_cost_part(problem, layout, report.cost),
         "advisories": _advisory_data(report.advisories),
         "placement": placement_data(problem, layout),
+        "cluster": cluster_data(problem),
         "assumed": list(report.assumed),
         "scenario": dict(problem.asked),
     }
@@ -149,6 +152,7 @@ def without_plan(problem: Problem, status: str) -> dict[str, Any]:
         "proof": None,
         "advisories": [],
         "placement": None,
+        "cluster": cluster_data(problem),
         "conflicts": [],
         "repairs": [],
         "assumed": list(problem.assumed),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from meshplan.constraints.problem import Problem
+from meshplan.solver.report.cluster import used_rows
 from meshplan.solver.report.words import (
     counted,
     offload_text,
@@ -133,6 +134,7 @@ def rows(problem: Problem, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Question, layout, throughput and memory: labels and figures; an empty pair is a gap."""
     model = problem.model
     yield from question_rows(problem)
+    yield from used_rows(problem, data)
     if data["layout"] is None:
         return
     layout = data["layout"]
@@ -194,7 +196,7 @@ def _no_even(pipeline: dict[str, Any]) -> str:
 
 
 def _cluster_text(problem: Problem) -> str:
-    cluster = problem.cluster
+    cluster = problem.cluster if problem.whole is None else problem.whole
     sizes = sorted(set(cluster.domains))
     span = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     return (
