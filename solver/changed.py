@@ -43,7 +43,8 @@ def changed_problem(problem: Problem, values: Mapping[str, object]) -> Problem:
 def with_node(problem: Problem, figures: Mapping[str, object]) -> Problem:
     """The problem on nodes with other figures (``hbm_gib``), all else as it is."""
     node = problem.node_type.model_copy(update=figures)
-    return replace(problem, cluster=replace(problem.cluster, node_type=node))
+    whole = None if problem.whole is None else replace(problem.whole, node_type=node)
+    return replace(problem, cluster=replace(problem.cluster, node_type=node), whole=whole)
 
 
 def asked_value(problem: Problem, path: str) -> Any:

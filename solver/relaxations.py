@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from meshplan.constraints.layout import Layout
@@ -140,12 +140,7 @@ def _fields(problem: Problem) -> Iterator[_Relaxed]:
         yield _changed(problem, path, value, f"{text}: free instead")
     layout = problem.asked.get("layout", {})
     if len(layout) > 1:
-<<<<<<< HEAD
         yield _changed(problem, "layout", None, "layout: all pins free")
-=======
-        changed = _resolved(problem, ["layout"], None)
-        yield _Relaxed("layout", "layout: all pins free", "layout", changed, changed.capacity)
->>>>>>> d974ba6 (The number of GPUs is a decision: the part of a cluster with the most tokens/s, proved over all numbers that degrees and batch make; used and idle GPUs with the reason; scenarios on unequal racks)
     if problem.layout_string is not None or problem.even_split:
         path, text = "options.pipeline_layout", problem.layout_string or "even"
         yield _changed(problem, path, "auto", f"{path} = {text}: free instead")
@@ -166,32 +161,12 @@ def _fields(problem: Problem) -> Iterator[_Relaxed]:
 
 
 def _changed(problem: Problem, path: str, value: object, change: str) -> _Relaxed:
-    """The problem with one field of its scenario changed, or left open (None)."""
-<<<<<<< HEAD
+    """The problem with one field of its scenario changed, or left open (None), on the same GPUs."""
     changed = changed_problem(problem, {path: value})
+    changed = replace(changed, cluster=problem.cluster)
     return _Relaxed(path.rpartition(".")[2], change, path, changed, changed.capacity)
 
 
-=======
-    changed = _resolved(problem, path.split("."), value)
-    return _Relaxed(path.rpartition(".")[2], change, path, changed, changed.capacity)
-
-
-def _resolved(problem: Problem, keys: list[str], value: object) -> Problem:
-    """The problem of the scenario with one field changed, on the same GPUs."""
-    changed = resolve(from_mapping(_with_field(problem.asked, keys, value)))
-    return dataclasses.replace(changed, cluster=problem.cluster)
-
-
-def _with_field(data: Mapping[str, Any], keys: list[str], value: object) -> dict[str, Any]:
-    first, *rest = keys
-    if rest:
-        return {**data, first: _with_field(data.get(first, {}), rest, value)}
-    kept = {key: part for key, part in data.items() if key != first}
-    return kept if value is None else {**kept, first: value}
-
-
->>>>>>> d974ba6 (The number of GPUs is a decision: the part of a cluster with the most tokens/s, proved over all numbers that degrees and batch make; used and idle GPUs with the reason; scenarios on unequal racks)
 def _resources(problem: Problem) -> Iterator[_Relaxed]:
     """Hardware that is 10 % better in one figure."""
     node = problem.node_type
