@@ -146,3 +146,19 @@ def nearest_node_counts(nodes: int, most: int) -> tuple[int, ...]:
     below = next((count for count in range(nodes - 1, 0, -1) if is_good(count)), None)
     above = next(count for count in range(nodes + 1, nodes + most + 1) if is_good(count))
     return (above,) if below is None else (below, above)
+
+
+def segment_advice(nodes: int, most: int) -> str | None:
+    """That so many nodes divide into small segments only, and better counts; None if they do not.
+
+    Parameters
+    ----------
+    most
+        Nodes of the largest NVLink domain: no segment is larger.
+    """
+    counts = nearest_node_counts(nodes, most)
+    if most < 2 or nodes in counts:
+        return None
+    segment = segment_nodes(nodes, most)
+    better = " or ".join(f"{one} (segment {segment_nodes(one, most)})" for one in counts)
+    return f"{nodes} nodes divide into segments of {segment} at most; {better} is better"
