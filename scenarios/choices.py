@@ -21,6 +21,8 @@ Dispatcher: TypeAlias = Literal["alltoall", "deepep", "hybridep"]
 OffloadModule: TypeAlias = Literal[
     "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act"
 ]
+#: Implementation of the loss (Megatron-Core ``cross_entropy_loss_fusion``, ``..._fusion_impl``).
+CrossEntropy: TypeAlias = Literal["native", "te", "unfused"]
 
 _KEBAB = r"[a-z0-9]+(?:-[a-z0-9]+)*"
 _PIPELINE_LAYOUT = r"[EtmL|()*0-9,]+"
@@ -135,7 +137,8 @@ def _engine_version(value: object) -> str:
 
 _MODULES: tuple[str, ...] = get_args(RecomputeModule)
 _SCOPES: tuple[str, ...] = get_args(GraphScope)
-_OFFLOADED: tuple[str, ...] = get_args(OffloadModule)
+OFFLOAD_MODULES: tuple[str, ...] = get_args(OffloadModule)
+CROSS_ENTROPIES: tuple[str, ...] = get_args(CrossEntropy)
 
 #: A parallel degree or a count of GPUs.
 Degree = Annotated[int, Within(1, MAX_DEGREE)]
@@ -174,9 +177,9 @@ CudaGraphs = Annotated[
 ]
 ActivationOffload = Annotated[
     Literal["none"] | tuple[OffloadModule, ...],
-    PlainValidator(_names_or(("none",), _OFFLOADED)),
+    PlainValidator(_names_or(("none",), OFFLOAD_MODULES)),
     PlainSerializer(_as_written),
-    _names_json(("none",), _OFFLOADED),
+    _names_json(("none",), OFFLOAD_MODULES),
 ]
 #: ``auto`` or a fraction of the throughput.
 Tolerance = Annotated[

@@ -14,6 +14,7 @@ from meshplan.scenarios.checks import Within, complaint, refusal, whole
 from meshplan.scenarios.choices import (
     ActivationOffload,
     AutoFlag,
+    CrossEntropy,
     CudaGraphs,
     DecidedRecompute,
     Degree,
@@ -257,7 +258,7 @@ class Training(Section):
         default="auto",
         description="Whether weights are kept in FP8; auto: where the precision allows.",
     )
-    cross_entropy: Literal["native", "te", "unfused"] = Field(
+    cross_entropy: CrossEntropy = Field(
         default="native", description="Implementation of the loss; decides the logits' memory."
     )
     attention_backend: Literal["fused", "unfused"] = Field(

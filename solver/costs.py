@@ -208,6 +208,11 @@ class CellCosts(MemoryCosts):
             time = with_transfers_us(time, self.copies_us[kind], way, np.maximum)
         return time
 
+    def memory_vectors(self) -> list[Array]:
+        """The arrays that decide memory, in a fixed order."""
+        memory = {field.name: getattr(self, field.name) for field in fields(MemoryCosts)}
+        return MemoryCosts(**memory).vectors()
+
     def any_vpp(self) -> CellCosts:
         """The same with the least transfer over all virtual pipeline degrees, for bounds."""
         return replace(self, p2p_us=self.p2p_us.min(axis=5, keepdims=True))

@@ -19,6 +19,11 @@ def cost_vectors(costs: CellCosts, ga: Array) -> Array:
     return np.stack([ga, *costs.vectors()], axis=1)
 
 
+def memory_vectors(costs: CellCosts, ga: Array) -> Array:
+    """What decides the memory of each cell of a list, one row a cell."""
+    return np.stack([ga, *costs.memory_vectors()], axis=1)
+
+
 class Refuted:
     """Excluded cells by pipeline shape and batch size, each with the limits it was excluded in."""
 

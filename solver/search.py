@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -33,7 +33,7 @@ from meshplan.solver.judge import active_rules, cost
 from meshplan.solver.placements import IMPOSSIBLE, exact_bounds
 from meshplan.solver.program import Answer, Goal, solve_program
 from meshplan.solver.rank_bounds import Bounds
-from meshplan.solver.refuted import Refuted
+from meshplan.solver.refuted import Refuted, memory_vectors
 from meshplan.solver.regions import UNLIMITED, Cell, Pool, Region, Space, in_order
 
 #: Cells that the first round of deepening looks at, at least; each round looks at twice as many.
@@ -78,6 +78,8 @@ class Search:
         self.deadline = deadline
         self.report = report
         self.refuted = Refuted()
+        #: Memory of cells that do not fit, however long the step.
+        self.overfull = Refuted()
         self.best: Found | None = None
         #: Scaled step time that a plan must beat to be looked for, if there is one.
         self.ceiling: int | None = None
@@ -167,10 +169,10 @@ class Search:
         """Whether any layout obeys the rules and pins and fits in memory."""
         regions = []
         for region in self.space.each_region():
-            if self.first_plan(region):
+            if self._any_fits(self._roomiest(region)):
                 return True
             regions.append(region)
-        return any(self._any_of(self.space.pools([region], UNLIMITED)) for region in regions)
+        return any(self._any_fits(self.space.pools([region], UNLIMITED)) for region in regions)
 
     def regions(self) -> list[Region]:
         """All regions; on the way some plan is looked for, as a limit for what follows."""
@@ -183,16 +185,35 @@ class Search:
 
     def first_plan(self, region: Region) -> bool:
         """Whether one of the cells of a region that need the least memory has a plan."""
-        roomiest = np.argsort(region.memory, kind="stable")[:_ROOMIEST]
-        return self._any_of(self.space.refine(region, roomiest, UNLIMITED))
-
-    def _any_of(self, pools: Iterable[Pool]) -> bool:
-        for pool in pools:
+        for pool in self._roomiest(region):
             for _, cell in in_order([pool], [pool.least]):
                 found = self._solve(cell, "step", UNLIMITED, self.capacity)
                 if found is not None:
                     self.best = found
                     return True
+        return False
+
+    def _roomiest(self, region: Region) -> Iterator[Pool]:
+        roomiest = np.argsort(region.memory, kind="stable")[:_ROOMIEST]
+        return self.space.refine(region, roomiest, UNLIMITED)
+
+    def _any_fits(self, pools: Iterable[Pool]) -> bool:
+        """Whether some cell fits: those that need the least come first.
+
+        No step is too long here, so a cell that needs as much memory everywhere as one that does
+        not fit is left out.
+        """
+        for pool in pools:
+            vectors = memory_vectors(pool.costs, pool.ga)
+            for index in np.argsort(vectors.sum(axis=1), kind="stable"):
+                known = (pool.shape, 0, vectors[index], UNLIMITED, self.capacity)
+                if self.overfull.excludes(*known):
+                    continue
+                found = self._solve((pool, int(index)), "step", UNLIMITED, self.capacity)
+                if found is not None:
+                    self.best = found
+                    return True
+                self.overfull.add(*known)
         return False
 
     def first_good_plans(self, regions: Sequence[Region]) -> None:

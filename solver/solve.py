@@ -52,7 +52,7 @@ def solve(
     wanted
         What a proved plan is given beside.
     """
-    _refuse_other_checkpoints(problem)
+    refuse_other_checkpoints(problem)
     run = _Run(problem, time_limit_s, progress, all_cells=wanted != NOTHING)
     try:
         found = run.complete()
@@ -65,7 +65,7 @@ def solve(
     return found
 
 
-def _refuse_other_checkpoints(problem: Problem) -> None:
+def refuse_other_checkpoints(problem: Problem) -> None:
     """Refuse full recompute that depends on how many layers a stage holds.
 
     The costs of a layer would depend on its place; the search tabulates them by kind.

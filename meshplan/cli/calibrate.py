@@ -47,7 +47,8 @@ def calibrate(
                              tokens_per_s_per_gpu: exactly one of the three is filled in
       name, weight           optional
 
-    Only what the runs determine is fitted; the rest stays as in the base, with the reason.
+    A common factor on all efficiencies is tried first, single ones only where they predict unseen
+    runs better; the rest stays, with the reason.
     Files are written when all is done, or not at all.
     """  # noqa: D301 - click reads the character, not the two
     from meshplan.cli.whole_file import keep_apart, output_file
@@ -78,6 +79,8 @@ def calibrate(
         contents.append((target, dumps(report.to_json())))
     for file, content in contents:
         file.write(content)
+    if out is not None and report.worth.text:
+        click.echo(f"warning: {one_line(out)} is worth {report.worth.text}", err=True)
     if json_path == "-":
         sys.stdout.write(dumps(report.to_json()))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from meshplan.suite.case import Case
+    from meshplan.suite.case import Case, Fault
     from meshplan.suite.workers import Tick
 
-_STYLES = {"pass": "green", "FAIL": "red", "ERROR": "red", "open": "yellow", "not run": "yellow"}
+_STYLES = {"pass": "green", "FAIL": "red", "ERROR": "red"}
+_OTHER_STYLE = "yellow"
 #: Before the lines of a fault: so none of them begins as a command of GitHub Actions does.
 _BAR = "      | "
 #: Names of running scenarios that fit into one line.
@@ -74,21 +75,8 @@ class CaseLines:
         self._live.update(Spinner("dots", "   ".join(parts)))
 
     def _print(self, case: Case) -> None:
-        outcome = click.style(f"{case.outcome:5}", fg=_STYLES[case.outcome])
-        file = one_line(str(case.file))
-        if case.outcome == "not run":
-            self._echo(f"{outcome} {file}")
-            return
-        said = one_line(case.said)
-        self._echo(f"{outcome} {file:{self._width}} {case.seconds:7.2f} s  {said}")
-        for fault in case.faults:
-            for line in printable(fault.text).split("\n"):
-                self._echo(_BAR + line)
-        if self._annotate:
-            from meshplan.suite.github import workflow_commands
-
-            for line in workflow_commands(case):
-                self._echo(line)
+        for line in case_lines(case, self._width, annotate=self._annotate):
+            self._echo(line)
 
     def _echo(self, line: str) -> None:
         if self._console is None:
@@ -113,6 +101,28 @@ class CaseLines:
             self._live.stop()
 
 
+def case_lines(case: Case, width: int, *, annotate: bool = False) -> Iterator[str]:
+    """The lines of one case, the path padded to ``width``: outcome, faults, annotations."""
+    outcome = click.style(f"{case.outcome:5}", fg=_STYLES.get(case.outcome, _OTHER_STYLE))
+    file = one_line(str(case.file))
+    if case.outcome == "not run":
+        yield f"{outcome} {file}"
+        return
+    yield f"{outcome} {file:{width}} {case.seconds:7.2f} s  {one_line(case.said)}"
+    yield from fault_lines(case.faults)
+    if annotate:
+        from meshplan.suite.github import workflow_commands
+
+        yield from workflow_commands(case)
+
+
+def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
+    """The lines of faults."""
+    for fault in faults:
+        for line in printable(fault.text).split("\n"):
+            yield _BAR + line
+
+
 def _live_line() -> tuple[Console | None, Live | None]:
     """The console that lines must go through, and the line that shows what runs.
 
@@ -130,4 +140,4 @@ def _live_line() -> tuple[Console | None, Live | None]:
     return (console if both else None), live
 
 
-__all__ = ["CaseLines"]
+__all__ = ["CaseLines", "case_lines", "fault_lines"]

@@ -9,6 +9,7 @@ import click
 
 from meshplan.cli.options import (
     arguments_option,
+    html_option,
     json_option,
     layout_option,
     quiet_option,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @layout_option
 @arguments_option
 @json_option
+@html_option
 @click.option(
     "--markdown",
     "markdown_path",
@@ -43,6 +45,7 @@ def diagnose(
     layout: str | None,
     arguments_file: str | None,
     json_path: str | None,
+    html_path: str | None,
     markdown_path: str | None,
     overrides: tuple[str, ...],
     time_limit_s: float | None,
@@ -62,7 +65,7 @@ def diagnose(
     """
     import meshplan
     from meshplan.cli.check import asked_layout
-    from meshplan.cli.output import deliver
+    from meshplan.cli.output import deliver, page_file
     from meshplan.cli.progress import shown_progress
     from meshplan.cli.whole_file import DASH, output_file
 
@@ -70,12 +73,13 @@ def diagnose(
         raise click.UsageError("--json and --markdown both go to standard output; give one a path.")
     target = output_file(json_path, "--json")
     markdown = output_file(markdown_path, "--markdown")
-    outputs = [target, markdown]
+    page = page_file(html_path)
+    outputs = [target, markdown, page]
     scenario, stated = asked_layout(file, overrides, layout, arguments_file, outputs, quiet)
     with shown_progress(quiet) as progress:
         found = meshplan.diagnose(scenario, stated, time_limit_s=time_limit_s, progress=progress)
     _deliver_markdown(found, markdown_path, markdown)
-    ctx.exit(deliver(found, json_path, target, quiet or markdown_path == DASH))
+    ctx.exit(deliver(found, json_path, target, quiet or markdown_path == DASH, page))
 
 
 def _deliver_markdown(found: Diagnosis, path: str | None, file: WholeFile | None) -> None:

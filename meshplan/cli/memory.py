@@ -44,7 +44,7 @@ def memory(
     """Show the memory of one layout of the scenario FILE.
 
     Which event makes the peak of each rank, what adds up to it, and what single changes of
-    recompute and offload would give.
+    recompute, offload, exchange, dispatcher, loss and graphs would give and cost.
 
     Exit code 1 if the layout is illegal or does not fit.  --layout takes the keys of
     `meshplan check`; without one the scenario's pins are completed.

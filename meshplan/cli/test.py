@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,8 +47,23 @@ def _jobs(_: click.Context, __: click.Parameter, value: str) -> int | None:
     metavar="EXPRESSION",
     help="Only files whose path has these parts: 'h100 and not 128k'.",
 )
+@click.option(
+    "--only-scenarios",
+    is_flag=True,
+    help="Pass over given files that are no scenarios, and succeed if none is left: for hooks.",
+)
 @click.option("--fail-fast", "-x", is_flag=True, help="Stop at the first case that fails.")
 @time_limit_option
+@click.option(
+    "--update", is_flag=True, help="Write what came out into `expect:`, and show the difference."
+)
+@click.option("--lock", "write_lock", is_flag=True, help="Write all answers into the lock file.")
+@click.option("--locked", is_flag=True, help="Hold all answers to those of the lock file, too.")
+@click.option(
+    "--lock-file",
+    metavar="PATH",
+    help="The file of --lock and --locked; meshplan.lock by default.",
+)
 @click.option("--junit", "junit_path", metavar="PATH", help="Write the outcome as JUnit XML.")
 @click.option(
     "--github", is_flag=True, help="Print failures as annotations of GitHub Actions, too."
@@ -59,8 +74,13 @@ def test(
     paths: tuple[str, ...],
     jobs: int | None,
     expression: str | None,
+    only_scenarios: bool,
     fail_fast: bool,
     time_limit_s: float | None,
+    update: bool,
+    write_lock: bool,
+    locked: bool,
+    lock_file: str | None,
     junit_path: str | None,
     github: bool,
 ) -> None:
@@ -70,20 +90,32 @@ def test(
     each.  Ctrl-C shows what is judged so far.
     """
     from meshplan.cli.exit_codes import DONE, NOT_AS_HOPED, STOPPED
+    from meshplan.cli.kept import LockFile, updated
     from meshplan.cli.whole_file import WholeFile, keep_apart
-    from meshplan.suite.files import scenario_files, selected
+    from meshplan.suite.files import are_scenarios, scenario_files, selected
     from meshplan.suite.junit import junit_xml
 
+    lock = LockFile(lock_file, writes=write_lock, holds=locked)
     target = WholeFile(junit_path, "--junit") if junit_path is not None else None
+    if only_scenarios:
+        paths = tuple(are_scenarios(paths))
+        if not paths:
+            click.echo("no scenario among the files")
+            ctx.exit(DONE)
     files = scenario_files(paths)
     if expression is not None:
         files = selected(files, expression)
-    keep_apart([target], _inputs(files) if target is not None else {})
-    run = _run(files, jobs, fail_fast, time_limit_s, github)
-    click.echo(_totals(run))
+    outputs = [target, lock.target]
+    keep_apart(outputs, _inputs(files) if any(outputs) else {})
+    run = _run(files, jobs, fail_fast, time_limit_s, github, lock.held)
+    cases = [*run.cases, *lock.vanished()]
+    if not run.stopped:
+        cases = [updated(case) for case in cases] if update else cases
+        cases = lock.written(cases)
+    click.echo(_totals(cases, run))
     if target is not None:
-        target.write(junit_xml(run.cases, run.wall_s))
-    failed = any(case.failed for case in run.cases)
+        target.write(junit_xml(cases, run.wall_s))
+    failed = any(case.failed for case in cases)
     ctx.exit(STOPPED if run.stopped else NOT_AS_HOPED if failed else DONE)
 
 
@@ -102,6 +134,7 @@ def _run(
     fail_fast: bool,
     time_limit_s: float | None,
     github: bool,
+    held: Callable[[Case], Case],
 ) -> _Run:
     from meshplan.cli.case_lines import CaseLines
     from meshplan.suite.workers import Tick, available_cpus, run_here, run_in_workers
@@ -120,8 +153,9 @@ def _run(
                     if isinstance(event, Tick):
                         lines.tick(event)
                         continue
-                    lines.add(*event)
-                    if fail_fast and event[1].failed:
+                    case = held(event[1])
+                    lines.add(event[0], case)
+                    if fail_fast and case.failed:
                         break
         except KeyboardInterrupt:
             stopped = True
@@ -129,17 +163,16 @@ def _run(
     return _Run(cases, time.perf_counter() - started, stopped)
 
 
-def _totals(run: _Run) -> str:
-    outcomes = [case.outcome for case in run.cases]
-    failed = sum(case.failed for case in run.cases)
-    not_run = outcomes.count("not run")
-    return (
-        ("stopped: " if run.stopped else "")
-        + f"{outcomes.count('pass')} passed, {failed} failed, "
-        + f"{outcomes.count('open')} without expectation, "
-        + (f"{not_run} not run, " if not_run else "")
-        + f"in {run.wall_s:.1f} s"
-    )
+def _totals(cases: Sequence[Case], run: _Run) -> str:
+    outcomes = [case.outcome for case in cases]
+    failed = sum(case.failed for case in cases)
+    counts = [
+        f"{outcomes.count('pass')} passed",
+        f"{failed} failed",
+        f"{outcomes.count('open')} without expectation",
+        *(f"{outcomes.count(one)} {one}" for one in ("updated", "not run") if one in outcomes),
+    ]
+    return f"{'stopped: ' if run.stopped else ''}{', '.join(counts)}, in {run.wall_s:.1f} s"
 
 
 def _inputs(files: Iterable[Path]) -> dict[str, Path]:

@@ -6,6 +6,8 @@
 ``expectations``  what differs from an ``expect:``
 ``case``          :class:`Case`: the outcome of one file
 ``workers``       cases in processes of their own
+``update``        answers that become expectations; ``rewrite`` edits the YAML
+``lock``          :class:`Lock`: the answers in a file, for review
 ``junit``         outcomes as JUnit XML
 ``github``        outcomes as annotations of GitHub Actions
 ================  ===========================================================================

@@ -26,8 +26,18 @@ class Answer:
         Rule ids of each conflict.
     reasons
         Each conflict in words.
-    step_s
-        Step time in seconds; None without a plan.
+    pipeline
+        The slots in Megatron's notation; None without a pipeline.
+    cp_comm
+        How context parallelism exchanges keys and values.
+    graphs
+        Scopes of CUDA graphs.
+    offload
+        Fraction of the optimizer state on the host.
+    step_s, peak_gib, tokens_per_s_per_gpu
+        Cost of the plan; None without one.
+    calibration
+        Name and day of the efficiencies behind the step time.
     """
 
     status: str
@@ -36,7 +46,14 @@ class Answer:
     dispatcher: str | None = None
     conflicts: tuple[tuple[str, ...], ...] = ()
     reasons: tuple[str, ...] = ()
+    pipeline: str | None = None
+    cp_comm: str | None = None
+    graphs: tuple[str, ...] = ()
+    offload: float = 0.0
     step_s: float | None = None
+    peak_gib: float | None = None
+    tokens_per_s_per_gpu: float | None = None
+    calibration: str | None = None
 
     @property
     def final(self) -> bool:
@@ -60,14 +77,21 @@ def answer_of(result: Plan | Infeasible | Unknown) -> Answer:
             conflicts=tuple(tuple(one["rules"]) for one in data["conflicts"]),
             reasons=tuple(one["text"] for one in data["conflicts"]),
         )
-    recompute = data["recompute"]
+    recompute, cost = data["recompute"], data["time"]
     full = recompute["granularity"] == "full"
     return Answer(
         data["status"],
         layout={name: value for name, value in data["layout"].items() if isinstance(value, int)},
         recompute=("full",) if full else tuple(recompute["modules"]),
         dispatcher=data["dispatcher"],
-        step_s=data["time"]["step_s"],
+        pipeline=data["pipeline"]["layout"] if data["pipeline"] else None,
+        cp_comm=data["layout"]["cp_comm"],
+        graphs=tuple(data["cuda_graphs"]),
+        offload=data["optimizer_offload"],
+        step_s=cost["step_s"],
+        peak_gib=data["memory"]["peak_gib"],
+        tokens_per_s_per_gpu=cost["tokens_per_s_per_gpu"],
+        calibration="{name}, {date}".format(**cost["calibration"]),
     )
 
 

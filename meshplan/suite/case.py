@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from meshplan.scenarios import InputError, Scenario
     from meshplan.suite.answer import Answer
 
-Outcome = Literal["pass", "FAIL", "ERROR", "open", "not run"]
+Outcome = Literal["pass", "FAIL", "ERROR", "open", "updated", "not run"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Case:
     Attributes
     ----------
     outcome
-        ``pass``, ``FAIL``, ``ERROR`` (there is no answer), ``open`` (it expects nothing) or
-        ``not run`` (the run ended before).
+        ``pass``, ``FAIL``, ``ERROR`` (there is no answer), ``open`` (it expects nothing),
+        ``updated`` (it expects the answer now) or ``not run`` (the run ended before).
     seconds
         Wall time of reading and solving.
     faults

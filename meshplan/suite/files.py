@@ -11,8 +11,8 @@ from meshplan.scenarios.errors import InputError
 
 #: A scenario says so at the start of a line; other YAML files in a folder are passed over.
 _SCENARIO = re.compile(rb"^meshplan\s*:", re.MULTILINE)
-#: Folders of model cards.
-_SKIPPED = "models"
+#: Folders of model cards, and of what is installed: meshplan itself brings scenarios along.
+_SKIPPED = ("models", "site-packages")
 _MOST_BYTES = 1 << 20
 #: Words, brackets; the rest of a ``-k`` expression is blank.
 _TOKEN = re.compile(r"[()]|[^\s()]+")
@@ -49,8 +49,14 @@ def scenario_files(paths: Iterable[str]) -> list[Path]:
 def _in_folder(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*.yaml")):
         inside = path.relative_to(folder).parts[:-1]
-        if _SKIPPED not in inside and path.is_file() and is_scenario(path):
+        skipped = any(name in _SKIPPED or name.startswith(".") for name in inside)
+        if not skipped and path.is_file() and is_scenario(path):
             yield path
+
+
+def are_scenarios(paths: Iterable[str]) -> list[str]:
+    """The paths without those of files that are no scenarios; what cannot be read stays."""
+    return [name for name in paths if not Path(name).is_file() or is_scenario(Path(name))]
 
 
 def is_scenario(path: Path) -> bool:
@@ -138,4 +144,4 @@ class _Expression:
         )
 
 
-__all__ = ["is_scenario", "scenario_files", "selected"]
+__all__ = ["are_scenarios", "is_scenario", "scenario_files", "selected"]

@@ -2,13 +2,17 @@
 
 ===============  =============================================================================
 ``runs``         :func:`read_runs`: the CSV file of measured runs, checked
+``plausible``    whether a measured step can be one of its scenario
 ``predict``      step times of the runs under other efficiencies; which run depends on which
-``fit``          :func:`fit`: the efficiencies that the runs can tell
-``determined``   which efficiencies the runs determine, and what the others are confounded with
+``solve``        given efficiencies fitted to given runs
+``determined``   what runs say of an efficiency, and why one is not fitted
+``choose``       the efficiencies that are worth fitting: a common factor first
+``fit``          :func:`fit`: wild runs are passed over, and what is worth it is fitted
 ``validate``     error on runs that a fit has not seen; the error band
 ``result``       :func:`calibrate`, and :class:`CalibrationReport`
-``findings``     what became of each efficiency, and of each run
-``wording``      its sentences
+``findings``     what became of the common factor, each efficiency and each run
+``efficiencies`` these, from a fit
+``wording``      sentences on the whole
 ``document``     the calibration as a YAML file that scenarios can name
 ``report``       the result for people
 ``picture``      measured against predicted, before and after

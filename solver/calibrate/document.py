@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from meshplan.scenarios.calibration import Efficiencies
+from meshplan.solver.calibrate.validate import BandFrom
+from meshplan.solver.report.words import counted
 
 if TYPE_CHECKING:
-    from meshplan.solver.calibrate.findings import Parameter
     from meshplan.solver.calibrate.result import CalibrationReport
 
 _WIDTH = 100
@@ -24,18 +26,23 @@ def calibration_yaml(report: CalibrationReport) -> str:
         "error_band": calibration.error_band,
         "provenance": calibration.provenance,
     }
-    known = {one.name: one for one in report.parameters}
     lines = [
         "# Efficiencies of the step-time model, written by meshplan calibrate.",
         "# A scenario uses them with the line   calibration: THIS-FILE.yaml",
         f"# Band: {_band_text(report)}.",
+        *textwrap.wrap(
+            report.worth.text and f"Worth: {report.worth.text}.",
+            _WIDTH,
+            initial_indent="# ",
+            subsequent_indent="#   ",
+        ),
         yaml.safe_dump(head, sort_keys=False, width=_WIDTH, allow_unicode=True).rstrip("\n"),
         "parameters:",
     ]
     width = max(len(name) for name in Efficiencies.model_fields) + 10
     for name in Efficiencies.model_fields:
         value = f"  {name}: {_number(getattr(calibration.parameters, name))}"
-        lines.append(f"{value:<{width}}  # {_comment(known.get(name))}")
+        lines.append(f"{value:<{width}}  # {_comment(report, name)}")
     return "\n".join(lines) + "\n"
 
 
@@ -45,25 +52,31 @@ def _number(value: float) -> str:
     return text + "0" if text.endswith(".") else text
 
 
-def _comment(parameter: Parameter | None) -> str:
-    if parameter is None:
-        return "base: not fitted to runs"
-    if parameter.status == "fitted":
-        text = f"fitted, {parameter.base:g} in the base, spread {parameter.spread:.2g}"
+def _comment(report: CalibrationReport, name: str) -> str:
+    base, value = (
+        getattr(report.base.parameters, name),
+        getattr(report.calibration.parameters, name),
+    )
+    parameter = next((one for one in report.parameters if one.name == name), None)
+    if parameter is not None and parameter.status == "fitted":
+        text = f"fitted, {base:g} in the base, spread {parameter.spread:.2g}"
         return text + (f"; {parameter.reason}" if parameter.reason else "")
-    return f"base: {parameter.reason}"
+    reason = "not fitted to runs by itself" if parameter is None else parameter.reason
+    if value == base:
+        return f"base: {reason}"
+    return f"with all, {base:g} in the base: {reason}"
 
 
 def _band_text(report: CalibrationReport) -> str:
-    source = report.band.source
-    if source == "cross-validation":
-        return "mean error of predicted throughput on groups of runs left out of the fit"
-    if source == "floor":
-        return f"{report.band.value:.0%}, as measurements differ by as much; cross-validated " + (
-            f"{report.unseen:.1%}"
-        )
-    few = f"{report.groups} groups of runs are too few to leave some out"
-    return f"{few}; that of the base" if source == "base" else f"{few}; the error of the fit"
+    errors = report.errors
+    few = f"{counted(errors.groups, 'group')} of runs are too few to leave some out"
+    return {
+        BandFrom.UNSEEN: "mean error of throughput on groups of runs left out of the fit, with its "
+        "standard error",
+        BandFrom.FLOOR: "measurements differ by as much; cross-validated error is less",
+        BandFrom.BASE: f"{few}; that of the base",
+        BandFrom.DISTANCE: f"{few}; how far the runs are from the base",
+    }[report.band.source]
 
 
 __all__ = ["calibration_yaml"]

@@ -43,9 +43,10 @@ def draw(report: CalibrationReport) -> bytes:
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.15))
     _scatter(left, report)
     _lines(right, report)
-    said = f"mean error {report.before:.1%} before, {report.after:.1%} after"
-    if report.unseen is not None:
-        said += f", {report.unseen:.1%} on unseen groups"
+    errors = report.errors
+    said = f"mean error {errors.before:.1%} before, {errors.after:.1%} after"
+    if errors.unseen is not None:
+        said += f", {errors.unseen:.1%} on unseen groups"
     figure.suptitle(
         _plain(f"{report.calibration.name}: {len(report.rows)} runs, {said}; band ± "
                f"{report.band.value:.1%}"),

@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from meshplan.scenarios.errors import one_line
+from meshplan.solver.calibrate.choose import FEWEST_GROUPS
+from meshplan.solver.calibrate.determined import Why
+from meshplan.solver.calibrate.findings import Grade
+from meshplan.solver.calibrate.predict import OVERALL, SHARED
+from meshplan.solver.calibrate.validate import BandFrom
 from meshplan.solver.calibrate.wording import shortened
 from meshplan.solver.report.words import counted, seconds
 
@@ -35,11 +40,11 @@ def _summary(report: CalibrationReport) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    fitted = sum(one.status == "fitted" for one in report.parameters)
-    better = fitted > 0 and report.after < report.before
+    sound = report.worth.grade is Grade.SOUND
+    better = sound and report.errors.after < report.errors.before
     style = "green" if better else "yellow"
-    said = f"{counted(fitted, 'efficiency')}".replace("efficiencys", "efficiencies")
-    head = f"Fitted {said} to {counted(len(report.rows), 'run')} of {one_line(report.source)}."
+    number = sum(not row.wild for row in report.rows)
+    head = f"Fitted {_what(report)} to {counted(number, 'run')} of {one_line(report.source)}."
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True)
     rows.add_column(overflow="fold")
@@ -53,27 +58,46 @@ def _summary(report: CalibrationReport) -> RenderableType:
     )
 
 
+def _what(report: CalibrationReport) -> str:
+    """What was fitted."""
+    single = sum(one.status == "fitted" and one.name != OVERALL for one in report.parameters)
+    words = ["a common factor"] if report.overall is not None else []
+    words += (
+        [counted(single, "efficiency").replace("efficiencys", "efficiencies")] if single else []
+    )
+    return " and ".join(words) or "nothing"
+
+
 def _summary_rows(report: CalibrationReport) -> Iterator[tuple[str, str]]:
-    yield "error before", f"{report.before:.1%} mean error of throughput, by {report.base.name}"
-    yield "after", f"{report.after:.1%}, on the runs of the fit"
-    if report.unseen is None:
-        yield "unseen", f"not known: {counted(report.groups, 'group')} of runs, at least 3 needed"
+    errors = report.errors
+    if report.overall is not None:
+        yield "overall", report.overall.sentence(report.base.name)
+    yield "error before", f"{errors.before:.1%} mean error of throughput, by {report.base.name}"
+    yield "after", f"{errors.after:.1%}, on the runs of the fit"
+    if errors.unseen is None:
+        yield (
+            "unseen",
+            f"not known: {counted(errors.groups, 'group')} of runs, {FEWEST_GROUPS} needed",
+        )
     else:
         yield (
             "unseen",
-            f"{report.unseen:.1%}, cross-validated over {counted(report.groups, 'group')} of equal "
+            f"{errors.unseen:.1%}, cross-validated over {counted(errors.groups, 'group')} of equal "
             "model, cluster and layout",
         )
     yield "band", f"± {report.band.value:.1%}, {_band_reason(report)}"
     yield "ties", _ties(report)
+    if report.worth.text:
+        yield "worth", report.worth.text
 
 
 def _band_reason(report: CalibrationReport) -> str:
+    few = "as there are too few groups to leave some out"
     return {
-        "cross-validation": "the error on unseen runs",
-        "floor": "as measurements of one run differ by as much",
-        "base": f"that of {report.base.name}, as there are too few groups to leave some out",
-        "fit": "the error of the fit, as there are too few groups to leave some out",
+        BandFrom.UNSEEN: "the error on unseen runs, and what it may be off by",
+        BandFrom.FLOOR: "as measurements of one run differ by as much",
+        BandFrom.BASE: f"that of {report.base.name}, {few}",
+        BandFrom.DISTANCE: f"how far the runs are from {report.base.name}, {few}",
     }[report.band.source]
 
 
@@ -125,14 +149,13 @@ def _parameters(report: CalibrationReport) -> RenderableType:
     from rich.text import Text
 
     table = _table(("", "left"), ("base", "right"), ("fitted", "right"), ("", "left"))
-    order = {"fitted": 0, "kept": 1, "idle": 2}
-    shown = sorted(report.parameters, key=lambda one: order[one.status])
-    idle = [one.name for one in shown if one.status == "idle"]
-    for one in shown:
-        if one.status == "idle":
-            continue
+    order = {"fitted": 0, "shared": 1, "kept": 2}
+    idle = [one.name for one in report.parameters if one.why is Why.IDLE]
+    shown = [one for one in report.parameters if one.why is not Why.IDLE]
+    for one in sorted(shown, key=lambda one: (one.name != OVERALL, order[one.status])):
         style = "" if one.status == "fitted" else "dim"
-        cells = (one.name, f"{one.base:g}", _fitted(one), _reason(one))
+        name = "all together" if one.name == OVERALL else one.name
+        cells = (name, f"{one.base:g}", _fitted(one), _reason(one, report.overall is not None))
         table.add_row(*(Text(cell, style=style) for cell in cells))
     if idle:
         return _titled("Efficiencies", _with_line(table, f"no run depends on {', '.join(idle)}"))
@@ -147,17 +170,19 @@ def _with_line(table: Table, text: str) -> RenderableType:
 
 
 def _fitted(parameter: Parameter) -> str:
-    if parameter.spread is None:
-        return "kept"
     digits = 2 if parameter.value >= 2 else 3
+    if parameter.spread is None:
+        return f"{parameter.value:.{digits}f}" if parameter.status == "shared" else "kept"
     return f"{parameter.value:.{digits}f} ± {parameter.spread:.{digits}f}"
 
 
-def _reason(parameter: Parameter) -> str:
+def _reason(parameter: Parameter, shared: bool) -> str:
+    """What became of a parameter; ``shared`` if a common factor is fitted."""
     if parameter.status == "fitted":
-        change = parameter.value / parameter.base - 1
-        return f"{change:+.0%}" + (f", {parameter.reason}" if parameter.reason else "")
-    return parameter.reason
+        change = f"{parameter.value / parameter.base - 1:+.0%}"
+        change += " in all" if shared and parameter.name in SHARED else ""
+        return change + (f", {parameter.reason}" if parameter.reason else "")
+    return f"with all; {parameter.reason}" if parameter.status == "shared" else parameter.reason
 
 
 def _worst(report: CalibrationReport) -> RenderableType:
@@ -167,7 +192,7 @@ def _worst(report: CalibrationReport) -> RenderableType:
         ("run", "left"), ("measured", "right"), ("before", "right"), ("after", "right"),
         ("unseen", "right"), ("", "left"),
     )  # fmt: skip
-    for row in sorted(report.rows, key=lambda row: -abs(row.after))[:_WORST]:
+    for row in sorted(report.rows, key=lambda row: (not row.wild, -abs(row.after)))[:_WORST]:
         unseen = "" if row.unseen is None else f"{row.unseen:+.1%}"
         table.add_row(
             Text(shortened(row.run.name, 40)),

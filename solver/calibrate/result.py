@@ -9,22 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshplan.scenarios.calibration import Calibration, default_calibration, read_calibration
-from meshplan.solver.calibrate.determined import MOST_LEFT, PRIOR_SD, Kept
-from meshplan.solver.calibrate.findings import Parameter, RunError
-from meshplan.solver.calibrate.fit import WILD, Fit, fit
-from meshplan.solver.calibrate.predict import CANDIDATES, Predictor
+from meshplan.solver.calibrate.efficiencies import overall, parameters, rounded
+from meshplan.solver.calibrate.findings import Errors, Overall, Parameter, RunError, Worth
+from meshplan.solver.calibrate.fit import fit
+from meshplan.solver.calibrate.predict import Predictor
 from meshplan.solver.calibrate.runs import DEFAULT, read_runs
+from meshplan.solver.calibrate.solve import Fit
 from meshplan.solver.calibrate.validate import (
     Band,
     Ties,
     band_of,
     cross_validated,
-    groups_of,
     mean_error,
     throughput_errors,
     ties,
+    uncertainty,
 )
-from meshplan.solver.calibrate.wording import provenance, what_to_know
+from meshplan.solver.calibrate.wording import provenance, what_to_know, worth_of
 from meshplan.solver.extras import need
 from meshplan.solver.report.data import RESULT_VERSION
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDTH = 100
-#: A logarithm of a multiplier beyond this is two standard deviations of the prior away.
-_FAR = 2 * PRIOR_SD
 
 
 @dataclass(frozen=True)
@@ -46,19 +45,18 @@ class CalibrationReport:
         The result, and what the fit started from.
     source
         Name of the file of runs.
+    overall
+        What a common factor on all efficiencies says of the cluster; None if it was not fitted.
     parameters
-        What became of each efficiency that runs may tell.
+        What became of the common factor, and of each efficiency that runs may tell.
     rows
         Each run with its predictions, in the order of the file.
-    before, after, unseen
-        Mean error of predicted throughput: of the base, of the fit, and cross-validated (None
-        with too few groups).
-    groups
-        Groups of equal model, cluster and layout.
-    noise
-        Noise of a run as the fit sees it.
+    errors
+        Mean errors of predicted throughput.
     band
         The error band.
+    worth
+        What the calibration is worth.
     ties_before, ties_after
         What the bands of base and result make of pairs of layouts.
     notes
@@ -68,14 +66,12 @@ class CalibrationReport:
     calibration: Calibration
     base: Calibration
     source: str
+    overall: Overall | None
     parameters: tuple[Parameter, ...]
     rows: tuple[RunError, ...]
-    before: float
-    after: float
-    unseen: float | None
-    groups: int
-    noise: float
+    errors: Errors
     band: Band
+    worth: Worth
     ties_before: Ties
     ties_after: Ties
     notes: tuple[str, ...] = ()
@@ -94,16 +90,11 @@ class CalibrationReport:
             "source": self.source,
             "base": {"name": self.base.name, "error_band": self.base.error_band},
             "calibration": self.calibration.model_dump(mode="json"),
+            "overall": None if self.overall is None else self.overall.to_json(),
             "parameters": [one.to_json() for one in self.parameters],
-            "errors": {
-                "before": round(self.before, 6),
-                "after": round(self.after, 6),
-                "cross_validated": None if self.unseen is None else round(self.unseen, 6),
-                "groups": self.groups,
-                "noise": round(self.noise, 6),
-                "error_band": self.band.value,
-                "band_from": self.band.source,
-            },
+            "errors": self.errors.to_json()
+            | {"error_band": self.band.value, "band_from": self.band.source.value},
+            "worth": {"grade": self.worth.grade.value, "text": self.worth.text},
             "ties": {
                 "pairs": self.ties_after.pairs,
                 "before": {"ties": self.ties_before.ties, "right": self.ties_before.right},
@@ -201,95 +192,57 @@ def _report(
     import numpy as np
 
     runs, base, measured = predictor.runs, predictor.base, predictor.log_measured
-    everything = range(len(runs))
+    everything, counted = range(len(runs)), list(found.rows)
     before = predictor.log_seconds(np.zeros(len(predictor.names)), everything)
     after = predictor.log_seconds(found.theta, everything)
-    errors = {
-        "before": mean_error(throughput_errors(before, measured), runs),
-        "after": mean_error(throughput_errors(after, measured), runs),
-        "unseen": None if unseen is None else mean_error(throughput_errors(unseen, measured), runs),
-    }
-    groups = len(groups_of(runs))
-    band = band_of(base.error_band, errors["after"] or 0.0, errors["unseen"])
-    efficiencies = _rounded(predictor, found)
+    tame = [runs[row] for row in counted]
+
+    def errors(log_predicted: Any) -> Any:
+        return throughput_errors(log_predicted[counted], measured[counted])
+
+    means = Errors(
+        before=mean_error(errors(before), tame),
+        after=mean_error(errors(after), tame),
+        unseen=None if unseen is None else mean_error(errors(unseen), tame),
+        groups=len(predictor.groups(counted)),
+        noise=found.noise,
+    )
+    doubt = 0.0 if unseen is None else uncertainty(errors(unseen), predictor.groups(counted))
+    band = band_of(base.error_band, means.before, means.unseen, doubt)
+    efficiencies = rounded(predictor, found)
     rows = tuple(
         RunError(
             run,
             float(np.exp(before[place])),
             float(np.exp(after[place])),
             None if unseen is None else float(np.exp(unseen[place])),
-            place in found.passed
-            or abs(float(after[place] - measured[place])) > WILD * found.noise,
+            place in found.passed,
         )
         for place, run in enumerate(runs)
     )
-    parameters = tuple(_parameter(predictor, found, efficiencies, one) for one in CANDIDATES)
+    told = parameters(predictor, found, efficiencies)
+    worth = worth_of(means, band, base)
     calibration = Calibration(
         name=name,
         date=date,
         error_band=band.value,
-        provenance=provenance(runs, source, date, base, errors, groups, band),
+        provenance=provenance(rows, source, date, base, means, band),
         parameters=efficiencies,
     )
     return CalibrationReport(
         calibration=calibration,
         base=base,
         source=source,
-        parameters=parameters,
+        overall=overall(predictor, found),
+        parameters=told,
         rows=rows,
-        before=errors["before"] or 0.0,
-        after=errors["after"] or 0.0,
-        unseen=errors["unseen"],
-        groups=groups,
-        noise=found.noise,
+        errors=means,
         band=band,
-        ties_before=ties(runs, before, base.error_band),
-        ties_after=ties(runs, after, band.value),
-        notes=what_to_know(runs, rows, parameters, unseen is not None),
+        worth=worth,
+        ties_before=ties(tame, before[counted], base.error_band),
+        ties_after=ties(tame, after[counted], band.value),
+        notes=what_to_know(rows, told, means),
     )
-
-
-def _rounded(predictor: Predictor, found: Fit) -> Any:
-    """The efficiencies, with four digits: more are noise."""
-    exact = predictor.parameters(found.theta)
-    changes = {
-        predictor.names[place]: float(f"{getattr(exact, predictor.names[place]):.4g}")
-        for place in found.active
-    }
-    return predictor.base.parameters.model_copy(update=changes)
-
-
-def _parameter(predictor: Predictor, found: Fit, efficiencies: Any, name: str) -> Parameter:
-    base, value = getattr(predictor.base.parameters, name), getattr(efficiencies, name)
-    if name not in predictor.names:
-        return Parameter(name, base, value, status="idle", reason="no run depends on it")
-    place = predictor.names.index(name)
-    if place in found.active:
-        log = found.theta[place]
-        at_limit = log <= predictor.lower[place] + 1e-3 or log >= predictor.upper[place] - 1e-3
-        reason = "at the limit of what is allowed: something else is off" if at_limit else ""
-        if not reason and abs(log) > _FAR:
-            reason = "far from the base: check the runs that it rests on"
-        return Parameter(name, base, value, value * found.spread[place], reason=reason)
-    why = found.kept[place]
-    other = None if why.other is None else predictor.names[why.other]
-    return Parameter(
-        name,
-        base,
-        value,
-        status="kept",
-        reason=f"the data cannot tell{_why(why, other)}",
-        confounded_with=other,
-        correlation=None if other is None else why.correlation,
-    )
-
-
-def _why(kept: Kept, other: str | None) -> str:
-    if kept.alone >= MOST_LEFT:
-        return ": the runs hardly depend on it"
-    if other is not None:
-        return f" it from {other} (correlation {kept.correlation:+.2f})"
-    return " it from the others"
 
 
 __all__ = ["CalibrationReport", "Parameter", "RunError", "calibrate"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from meshplan.solver.calibrate.fit import Fit, fit_all
+from meshplan.solver.calibrate.choose import FEWEST_GROUPS
+from meshplan.solver.calibrate.determined import LEAST_NOISE
+from meshplan.solver.calibrate.fit import fit_again
 from meshplan.solver.calibrate.predict import Predictor
 from meshplan.solver.calibrate.runs import Run
+from meshplan.solver.calibrate.solve import Fit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,12 +21,30 @@ if TYPE_CHECKING:
 
 #: Most parts that the groups are left out in.
 MOST_FOLDS = 10
-#: With fewer groups of runs an error on the others says nothing.
-FEWEST_GROUPS = 3
-#: No band is narrower: two measurements of one run differ by as much.
-LEAST_BAND = 0.02
-#: Nor wider, as a schema has it.
+#: No band is wider, as a schema has it.
 _MOST_BAND = 0.99
+
+
+class BandFrom(StrEnum):
+    """Where an error band comes from.
+
+    Members
+    -------
+    UNSEEN
+        The error on groups of runs left out of the fit.
+    FLOOR
+        That is less than what two measurements of one run differ by.
+    BASE
+        The base's: there are too few groups to leave some out.
+    DISTANCE
+        How far the runs are from the base, which is more: with too few groups nothing shows that
+        other layouts are as far off in the same way.
+    """
+
+    UNSEEN = "cross-validation"
+    FLOOR = "floor"
+    BASE = "base"
+    DISTANCE = "distance"
 
 
 @dataclass(frozen=True)
@@ -34,12 +56,11 @@ class Band:
     value
         Relative error of predicted throughput.
     source
-        ``cross-validation``, ``floor``, ``base`` (too few groups) or ``fit`` (too few groups, and
-        the fit itself is worse than the base's band).
+        Where it comes from.
     """
 
     value: float
-    source: str
+    source: BandFrom
 
 
 @dataclass(frozen=True)
@@ -61,25 +82,18 @@ class Ties:
     right: int
 
 
-def groups_of(runs: Sequence[Run]) -> list[list[int]]:
-    """Places of the runs, by model, cluster and layout."""
-    groups: dict[object, list[int]] = {}
-    for place, run in enumerate(runs):
-        groups.setdefault(run.group, []).append(place)
-    return list(groups.values())
-
-
 def cross_validated(
     predictor: Predictor, start: Fit, progress: Callable[[int, int], None] | None = None
 ) -> NDArray[np.float64] | None:
     """Log predictions of each run by a fit without its group; None with too few groups.
 
-    Each such fit chooses what is determined anew, and leaves out what ``start`` passed over, too.
+    Each such fit chooses anew what to fit, and leaves out what ``start`` passed over, too.
     """
     import numpy as np
 
-    groups = groups_of(predictor.runs)
-    if len(groups) < FEWEST_GROUPS:
+    everything = range(len(predictor.runs))
+    groups = predictor.groups(everything)
+    if len(predictor.groups(start.rows)) < FEWEST_GROUPS:
         return None
     folds: list[list[int]] = [[] for _ in range(min(MOST_FOLDS, len(groups)))]
     for group in sorted(groups, key=len, reverse=True):
@@ -88,9 +102,8 @@ def cross_validated(
     for number, fold in enumerate(folds):
         if progress is not None:
             progress(number, len(folds))
-        left = {*fold, *start.passed}
-        rest = [row for row in range(len(predictor.runs)) if row not in left]
-        found = fit_all(predictor, rest, start)
+        rest = [row for row in start.rows if row not in fold]
+        found = start if len(rest) == len(start.rows) else fit_again(predictor, rest, start)
         result[fold] = predictor.log_seconds(found.theta, fold)
     return result
 
@@ -112,24 +125,35 @@ def mean_error(errors: NDArray[np.float64], runs: Sequence[Run]) -> float:
     return float(np.average(np.abs(errors), weights=[run.weight for run in runs]))
 
 
-def band_of(base: float, after: float, unseen: float | None) -> Band:
+def uncertainty(errors: NDArray[np.float64], groups: Sequence[Sequence[int]]) -> float:
+    """Standard error of a mean absolute error, from the means of groups."""
+    import numpy as np
+
+    means = [float(np.abs(errors[list(group)]).mean()) for group in groups]
+    return float(np.std(means, ddof=1) / np.sqrt(len(means)))
+
+
+def band_of(base: float, before: float, unseen: float | None, doubt: float = 0.0) -> Band:
     """The error band of a fit.
 
     Parameters
     ----------
     base
         Band of the calibration that the fit started from.
-    after
-        Mean error on the runs of the fit.
+    before
+        Mean error of that calibration on the runs.
     unseen
         Cross-validated mean error, if there is one.
+    doubt
+        Its standard error, which few runs make large.
     """
     if unseen is None:
-        value, source = (base, "base") if after <= base else (after, "fit")
+        source = BandFrom.BASE if before <= base else BandFrom.DISTANCE
+        value = max(base, before)
     else:
-        value, source = (unseen, "cross-validation")
-        if unseen < LEAST_BAND:
-            value, source = LEAST_BAND, "floor"
+        value, source = unseen + doubt, BandFrom.UNSEEN
+        if value < LEAST_NOISE:
+            value, source = LEAST_NOISE, BandFrom.FLOOR
     return Band(round(min(value, _MOST_BAND), 4), source)
 
 
@@ -158,15 +182,14 @@ def ties(runs: Sequence[Run], log_predicted: NDArray[np.float64], band: float) -
 
 
 __all__ = [
-    "FEWEST_GROUPS",
-    "LEAST_BAND",
     "MOST_FOLDS",
     "Band",
+    "BandFrom",
     "Ties",
     "band_of",
     "cross_validated",
-    "groups_of",
     "mean_error",
     "throughput_errors",
     "ties",
+    "uncertainty",
 ]

@@ -9,62 +9,89 @@ from pathlib import Path
 
 from meshplan.scenarios.calibration import Calibration
 from meshplan.scenarios.errors import one_line
-from meshplan.solver.calibrate.findings import Parameter, RunError
+from meshplan.solver.calibrate.choose import FEWEST_GROUPS
+from meshplan.solver.calibrate.findings import Errors, Grade, Parameter, RunError, Worth
 from meshplan.solver.calibrate.runs import Run
-from meshplan.solver.calibrate.validate import Band
+from meshplan.solver.calibrate.validate import Band, BandFrom
 from meshplan.solver.report.words import counted
 from meshplan.solver.time.trust import LINEAR_ATTENTION
 
+#: Scatter of the runs around the fit that no measurement explains, and that of repeats.
+_SCATTER, _REPEATS = 0.10, 0.10
+
 
 def provenance(
-    runs: tuple[Run, ...],
+    rows: tuple[RunError, ...],
     source: str,
     date: datetime.date,
     base: Calibration,
-    errors: dict[str, float | None],
-    groups: int,
+    errors: Errors,
     band: Band,
 ) -> str:
     """Where a calibration comes from, in a sentence."""
-    models = sorted({run.problem.model.name for run in runs})
-    clusters = sorted({run.problem.cluster.node_type.gpu for run in runs})
-    said = "1 measured run" if len(runs) == 1 else f"{len(runs)} measured runs"
-    file = one_line(Path(source).name)
+    tame = [row.run for row in rows if not row.wild]
+    models = sorted({run.problem.model.name for run in tame})
+    gpus = sorted({run.problem.cluster.node_type.gpu for run in tame})
+    over = len(rows) - len(tame)
+    passed = f", {over} more passed over" if over else ""
     text = (
-        f"fitted to {said} in {file} ({', '.join(models)}; {', '.join(clusters)}) on "
-        f"{date.isoformat()}, from calibration {base.name}; mean error {errors['after']:.1%}"
+        f"fitted to {counted(len(tame), 'measured run')} in {one_line(Path(source).name)} "
+        f"({', '.join(models)}; {', '.join(gpus)}){passed} on {date.isoformat()}, from calibration "
+        f"{base.name}; mean error {errors.after:.1%}"
     )
-    if errors["unseen"] is None:
-        whose = "the base's" if band.source == "base" else "the error of the fit"
-        return (
-            f"{text}, not cross-validated: {groups} groups of runs are too few; the band is {whose}"
+    if errors.unseen is not None:
+        return f"{text}, cross-validated {errors.unseen:.1%} over {errors.groups} groups of runs"
+    whose = "the base's" if band.source is BandFrom.BASE else "how far the runs are from the base"
+    return (
+        f"{text}, not cross-validated: {counted(errors.groups, 'group')} of runs are too few; the "
+        f"band is {whose}"
+    )
+
+
+def worth_of(errors: Errors, band: Band, base: Calibration) -> Worth:
+    """What a calibration is worth."""
+    if errors.unseen is None:
+        few = "1 layout tells" if errors.groups == 1 else f"{errors.groups} layouts tell"
+        text = f"little: {few} a common factor at best, and nothing of other layouts"
+        if band.source is BandFrom.DISTANCE:
+            text += (
+                f"; the runs are {errors.before:.0%} off the prediction, and as far may the others "
+                "be: check scenario and log first"
+            )
+        return Worth(Grade.WEAK, f"{text}; measure {FEWEST_GROUPS} or more layouts")
+    if band.value > base.error_band:
+        return Worth(
+            Grade.WEAK,
+            f"little: runs that the fit has not seen are {errors.unseen:.0%} off, where "
+            f"{base.name} claims {base.error_band:.0%}; the runs contradict each other, or differ "
+            "in what their scenarios do not say",
         )
-    return f"{text}, cross-validated {errors['unseen']:.1%} over {groups} groups of runs"
+    return Worth(Grade.SOUND)
 
 
 def what_to_know(
-    runs: tuple[Run, ...],
-    rows: tuple[RunError, ...],
-    parameters: tuple[Parameter, ...],
-    validated: bool,
+    rows: tuple[RunError, ...], parameters: tuple[Parameter, ...], errors: Errors
 ) -> tuple[str, ...]:
     """What else to know about a calibration, in sentences."""
-    notes = []
-    wild = [row.run.name for row in rows if row.wild]
-    if wild:
-        names = ", ".join(wild[:5]) + (" and others" if len(wild) > 5 else "")
-        text = (
-            f"{names}: so far off that the fit passes over it, though errors and band count it; "
-            "measure it again, or check its layout"
+    runs = tuple(row.run for row in rows)
+    notes = [
+        f"{row.run.name} (line {row.run.line}) is {row.after:+.0%} off what the other runs say: "
+        "fit, errors and band pass over it; measure it again, or check its layout"
+        for row in rows
+        if row.wild
+    ]
+    notes += _repeats(runs)
+    if errors.noise > _SCATTER:
+        notes.append(
+            f"the runs scatter by {errors.noise:.0%} around what is predicted: they contradict "
+            "each other, or differ in what their scenarios do not say"
         )
-        tame = [row for row in rows if not row.wild]
-        if validated and tame:
-            total = sum(row.run.weight for row in tame)
-            mean = sum(row.run.weight * abs(row.unseen or 0.0) for row in tame) / total
-            text += f". Without it the error on unseen runs is {mean:.1%}"
-        notes.append(text)
     if not any(one.status == "fitted" for one in parameters):
-        notes.append("nothing was fitted: add runs whose layouts and lengths differ more")
+        notes.append(
+            "nothing was fitted: no common factor, and no efficiency, predicts unseen runs better"
+            if errors.unseen is not None
+            else "nothing was fitted: the runs are about what the base predicts"
+        )
     linear = sorted(
         {
             run.problem.model.name
@@ -87,6 +114,24 @@ def what_to_know(
     return tuple(notes)
 
 
+def _repeats(runs: tuple[Run, ...]) -> list[str]:
+    """Repeats of one run that differ by more than measurements do."""
+    repeats: dict[object, list[Run]] = {}
+    for run in runs:
+        repeats.setdefault(run.same, []).append(run)
+    found = []
+    for same in repeats.values():
+        fastest = min(same, key=lambda run: run.step_s)
+        slowest = max(same, key=lambda run: run.step_s)
+        apart = slowest.step_s / fastest.step_s - 1
+        if apart > _REPEATS:
+            found.append(
+                f"lines {min(fastest.line, slowest.line)} and {max(fastest.line, slowest.line)} "
+                f"are the same run, but differ by {apart:.0%}"
+            )
+    return found
+
+
 def shortened(name: str, width: int) -> str:
     """``name`` in so many characters; of a long one the middle goes, as ends tell runs apart."""
     if len(name) <= width:
@@ -105,4 +150,4 @@ def _chosen(run: Run) -> Iterator[str]:
                 yield name
 
 
-__all__ = ["provenance", "shortened", "what_to_know"]
+__all__ = ["provenance", "shortened", "what_to_know", "worth_of"]

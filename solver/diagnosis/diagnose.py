@@ -20,6 +20,8 @@ from meshplan.solver.diagnosis.result import Diagnosis, Part
 from meshplan.solver.diagnosis.words import broken_layout_rules
 from meshplan.solver.found import InternalError
 from meshplan.solver.progress import LimitReached, Progress
+from meshplan.solver.repairs import NoHelp, Repair, repairs
+from meshplan.solver.repairs.search import LEVERS
 from meshplan.solver.results import Conflict, Infeasible, Plan
 from meshplan.solver.solve import solve
 
@@ -122,6 +124,8 @@ class _Run:
         least = least_mean(self.queries, core) if is_memory else None
         example = self._part("example", lambda: self._example(core, least)) if is_memory else None
         text = cause(self.problem, first, self.findings, least, example)
+        found: list[Repair | NoHelp] = []
+        self._part("repairs", lambda: self._repair(found))
         conflicts = [first]
         self.phase = "further conflicts"
         self._part("conflicts", lambda: self._further(conflicts))
@@ -133,6 +137,8 @@ class _Run:
             facts=figures(self.problem, least, example),
             conflicts=tuple(conflicts),
             complete=self.conflicts.complete,
+            repairs=tuple(one for one in found if isinstance(one, Repair)),
+            no_help=tuple(one for one in found if isinstance(one, NoHelp)),
         )
 
     def _example(self, core: frozenset[str], least: int | None) -> Leanest | None:
@@ -140,6 +146,15 @@ class _Run:
         if any(one.rule == MEMORY for one in self.findings):
             return None
         return leanest(self.queries, core, least or self.problem.capacity)
+
+    def _repair(self, found: list[Repair | NoHelp]) -> None:
+        """Repairs, and levers that cannot help; of a stated layout only its own values."""
+        levers = LEVERS
+        if self.stated:
+            levers = tuple(lever for lever in LEVERS if lever.name in (*self.stated, "layout"))
+        found.extend(
+            repairs(self.problem, deadline=self.deadline, progress=self.progress, levers=levers)
+        )
 
     def _further(self, conflicts: list[Conflict]) -> None:
         for one in self.conflicts.every(MOST_CONFLICTS):

@@ -29,7 +29,7 @@ def memory_text(queries: Queries, core: frozenset[str]) -> str:
         host = f"; with larger hosts a layout would fit: {host_share(problem)}"
     least = least_mean(queries, core)
     if least is None:
-        return f"no split of the layers over the pipeline stages fits: {room}{host}"
+        return f"no layout fits, however the layers are split: {room}{host}"
     mean = least / QUANTA_PER_GIB
     return f"each GPU must hold at least {mean:.1f} GiB on average, and {room}{host}"
 

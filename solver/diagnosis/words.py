@@ -15,6 +15,7 @@ from meshplan.constraints.split_rules import split_rule
 from meshplan.solver.diagnosis.facts import PIPELINE_PIN
 from meshplan.solver.diagnosis.legality import decision_domains
 from meshplan.solver.judge import active_rules
+from meshplan.solver.meshes import DEFINING
 
 #: Assignments that are tried for an example of a conflict.
 _MOST_EXAMPLES = 20_000
@@ -107,9 +108,10 @@ def _reasons(problem: Problem, rules: Sequence[Rule], paths: Sequence[str]) -> l
     if not shown:
         return [f"{rule.id}: {rule.formula}" for rule in rules]
     reasons = [rule.explain(problem, *(shown[n] for n in rule.scope)) for rule in best]
-    others = [rule.id for rule in rules if rule not in best]
+    # An example always obeys the rules that a derived degree follows from: nothing to tell.
+    others = [r.id for r in rules if r not in best and r.id not in DEFINING.values()]
     if others:
-        reasons[-1] += f" (no degrees satisfy this and {', '.join(others)} together)"
+        reasons[-1] += f" (nothing satisfies this and {joined(others)} together)"
     return reasons
 
 

@@ -2,9 +2,18 @@
 
 ==============  ==================================================================
 ``results``     the types: a change, a repair, a lever that does not help
+``search``      :func:`repairs`: lever by lever, then pairs
+``lever``       what a lever is; bisection and scanning of its steps
+``pins``        pinned degrees: the nearest value; all pins at once
+``settings``    options, limits and formats with a few values each
+``workload``    the longest sequence, the nearest batch
+``hardware``    more or fewer GPUs, larger ones, larger hosts
+``reasons``     why a lever does not help, in numbers
+``trials``      re-solves with fields changed, each done once
 ==============  ==================================================================
 """
 
 from meshplan.solver.repairs.results import Change, NoHelp, Repair
+from meshplan.solver.repairs.search import repairs
 
-__all__ = ["Change", "NoHelp", "Repair"]
+__all__ = ["Change", "NoHelp", "Repair", "repairs"]

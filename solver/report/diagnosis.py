@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.report.diagnosis_words import (
+    change_text,
     conflict_note,
     conflicts_note,
     cut_text,
     members,
+    no_help_rows,
     result_text,
     shown_conflicts,
     stated_text,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[RenderableType]:
     """The answer in words, the cause, conflicts, repairs, levers without effect, assumptions."""
-    yield panel(found.problem.name, data["status"], verdict_text(data), _rows(found, data))
+    yield panel(found.problem.name, data["status"], verdict_text(data), rows(found, data))
     if data["status"] == "infeasible":
         yield paragraph("Why", data["cause"])
     if data["conflicts"]:
@@ -36,14 +38,14 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
     if data["repairs"]:
         yield section("What would help, each by itself", _repair_rows(data))
     if data["no_help"]:
-        rows = [(one["lever"], one["reason"]) for one in data["no_help"]]
-        yield section("What does not help", rows)
+        yield section("What does not help by itself", no_help_rows(data))
     if data["cut_short"]:
         yield paragraph("Cut short by the limit", cut_text(data))
     yield from remarks({"assumed": data["assumed"]})
 
 
-def _rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def rows(found: Diagnosis, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Question, and the best plan if there is one: labels and figures; an empty pair is a gap."""
     yield from question_rows(found.problem)
     if found.stated:
         yield "layout", stated_text(found)
@@ -65,4 +67,4 @@ def _repair_rows(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for one in data["repairs"]:
         mark = "" if one["verified"] else " (not verified: the time was up)"
         result = one["result"]
-        yield one["change"] + mark, "" if result is None else result_text(result)
+        yield change_text(data, one) + mark, "" if result is None else result_text(result)

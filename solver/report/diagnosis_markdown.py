@@ -8,6 +8,7 @@ from typing import Any
 
 from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.report.diagnosis_words import (
+    change_text,
     conflict_note,
     conflicts_note,
     cut_text,
@@ -74,7 +75,7 @@ def _repairs(data: dict[str, Any]) -> Iterator[str]:
     for one in data["repairs"]:
         plan = "" if one["result"] is None else result_text(one["result"])
         mark = "yes" if one["verified"] else "no, the time was up"
-        yield f"| {_plain(one['change'])} | {mark} | {_plain(plan)} |"
+        yield f"| {_plain(change_text(data, one))} | {mark} | {_plain(plan)} |"
 
 
 def _plain(text: str) -> str:

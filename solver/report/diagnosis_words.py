@@ -6,6 +6,7 @@ from typing import Any
 
 from meshplan.solver.diagnosis.facts import MEMORY
 from meshplan.solver.diagnosis.result import Diagnosis
+from meshplan.solver.diagnosis.words import joined
 from meshplan.solver.report.words import recompute_text, short_layout
 
 #: Conflicts that a report shows; JSON has all.
@@ -75,6 +76,24 @@ def conflicts_note(data: dict[str, Any]) -> str:
     if len(found) == 1:
         return text + "There is no other conflict."
     return text + "There are no others; each of them has to be resolved."
+
+
+def change_text(data: dict[str, Any], repair: dict[str, Any]) -> str:
+    """A repair in words; of a given layout, what of it is kept."""
+    if not data["stated"] or repair["lever"] == "layout":
+        return str(repair["change"])
+    paths = [one["path"].rpartition(".")[2] for one in repair["changes"]]
+    return f"keep all but {joined(paths)}: {repair['change']}"
+
+
+def no_help_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
+    """Levers that cannot help, those of one reason together; the reason last."""
+    same = {data["cause"], *(one["text"] for one in data["conflicts"][:1])}
+    levers: dict[str, list[str]] = {}
+    for one in data["no_help"]:
+        reason = "what clashes stays as it is" if one["reason"] in same else one["reason"]
+        levers.setdefault(reason, []).append(one["lever"])
+    return [(joined(names), reason) for reason, names in levers.items()]
 
 
 def cut_text(data: dict[str, Any]) -> str:

@@ -45,21 +45,24 @@ def memory_data(report: MemoryReport) -> dict[str, Any]:
                 for item in report.items
             ],
         },
-        "levers": [_lever_data(lever, data["memory"]["peak_gib"]) for lever in report.levers],
+        "levers": [_lever_data(report, lever) for lever in report.levers],
     }
     return data
 
 
-def _lever_data(lever: Lever, peak_gib: float) -> dict[str, Any]:
+def _lever_data(report: MemoryReport, lever: Lever) -> dict[str, Any]:
+    now = report.report.cost
+    assert now is not None
     return {
         "change": lever.change,
         "path": lever.path,
         "value": lever.value,
         "peak_gib": gib(lever.peak),
-        "difference_gib": round(gib(lever.peak) - peak_gib, 3),
+        "difference_gib": round(gib(lever.peak) - gib(now.peak), 3),
         "rank": lever.rank,
         "event": lever.event,
         "verdict": lever.verdict,
+        "step_change": round(lever.step_us / now.time.step_us - 1, 6),
     }
 
 
@@ -73,7 +76,8 @@ def memory_sections(data: dict[str, Any]) -> Iterator[RenderableType]:
     title = f"What rank {rank} holds at its peak of {stage['peak_gib']:.2f} GiB ({event})"
     yield _titled(title, _item_table(memory))
     if memory["levers"]:
-        yield _titled("What one change would do to the peak", _lever_table(memory))
+        title = "What one change would do to the peak, and to the step time"
+        yield _titled(title, _lever_table(memory))
 
 
 def _titled(title: str, table: Table) -> RenderableType:
@@ -133,12 +137,13 @@ def _item_table(memory: dict[str, Any]) -> Table:
 
 
 def _lever_table(memory: dict[str, Any]) -> Table:
-    table = _grid("right", "right", "left", "left")
+    table = _grid("right", "right", "right", "left", "left")
     for lever in memory["levers"]:
         where = f"{_VERDICTS[lever['verdict']]}, rank {lever['rank']}"
         table.add_row(
             f"{lever['difference_gib']:+.2f} GiB",
             f"{lever['peak_gib']:.2f}",
+            f"{lever['step_change']:+.1%}",
             lever["change"],
             where,
         )

@@ -93,11 +93,6 @@ def conflict_row(one: dict[str, Any]) -> tuple[str, str]:
     return " + ".join([*one["rules"], *one["pins"]]), one["text"] + note
 
 
-def repair_text(one: dict[str, Any]) -> str:
-    """A change that would make a layout possible, and whether that was tried."""
-    return str(one.get("change", one)) + (" (verified)" if one.get("verified") else "")
-
-
 def alternatives(data: dict[str, Any]) -> RenderableType:
     """Other plans, with what they cost against this one."""
     rows = []

@@ -58,7 +58,7 @@ def test_json_to_standard_output(tmp_path: Path) -> None:
     data = json.loads(run.stdout)
     assert data["meshplan_result"] == 1 and data["status"] == "ok"
     assert [row["line"] for row in data["runs"]] == [2, 3, 4, 5]
-    assert {one["status"] for one in data["parameters"]} <= {"fitted", "kept", "idle"}
+    assert {one["status"] for one in data["parameters"]} <= {"fitted", "shared", "kept", "idle"}
     page = (ROOT / "docs" / "calibration.md").read_text("utf-8")
     page = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
     words = set(re.findall(r"[a-z_0-9]+", " ".join(re.findall(r"`([^`\n]+)`", page))))
@@ -71,6 +71,18 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
     out = tmp_path / "c.yaml"
     run = _run("calibrate", write_runs(tmp_path, layouts=FEW), "--out", out, "-q")
     assert run.exit_code == 0 and run.output == "" and out.exists()
+
+
+def test_weak_calibrations_are_not_written_silently(tmp_path: Path) -> None:
+    """Tests one run 1.9 times as long as predicted: a warning even with ``--quiet``."""
+    out = tmp_path / "c.yaml"
+    runs = write_runs(
+        tmp_path, noise=0.0, truth={}, layouts={"moe": LAYOUTS["moe"][:1]}, factors={0: 1.9}
+    )
+    run = _run("calibrate", runs, "--out", out, "-q")
+    assert run.exit_code == 0 and run.stdout == ""
+    assert f"warning: {out} is worth little: 1 layout tells a common factor at best" in run.stderr
+    assert read_calibration(out).error_band == 0.9
 
 
 def test_bad_runs_leave_old_files_alone(tmp_path: Path) -> None:

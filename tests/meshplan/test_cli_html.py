@@ -30,6 +30,7 @@ def test_commands_write_pages(tmp_path: Path) -> None:
         ("solve", file),
         ("why", file, "--layout", LAYOUT),
         ("diff", stored, stored),
+        ("diagnose", file),
     ):
         page.unlink(missing_ok=True)
         run = _run(*arguments, "--html", page)

@@ -15,6 +15,11 @@ from tests.meshplan.results import ROOT, small_file
 PUBLISHED = str(ROOT / "scenarios" / "seed" / "dsv3-h100-128k-published.yaml")
 #: A layout of the small scenario: 8 GPUs, two pipeline ranks.
 TOY = "tp=2,ep=2,pp=2"
+#: One of which every kind of change moves the peak.
+LEVERED = (
+    "cp=2,ep=2,pp=2,mbs=1,recompute=none,optimizer_offload=0,dispatcher=deepep,cp_comm=a2a,"
+    "cuda_graphs=attn"
+)
 LAUNCH = """\
 torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --expert-model-parallel-size 2 \\
     --expert-tensor-parallel-size 1 --pipeline-model-parallel-size 2 --micro-batch-size 1 \\
@@ -130,20 +135,34 @@ def test_the_fullest_rank_is_shown_unless_told(tmp_path: Path) -> None:
 
 
 def test_levers_say_what_a_change_gives(tmp_path: Path) -> None:
-    """Tests that each difference is that of the peaks, and that ``check`` finds the same peak."""
+    """Tests each change of a toy by itself: ``check`` finds the peak and the step that it says."""
     toy = small_file(tmp_path)
-    memory = _data(toy, "--layout", TOY)["memory"]
+    data = _data(toy, "--layout", LEVERED)
+    memory = data["memory"]
+    pairs = (one.partition("=") for one in LEVERED.split(","))
+    stated: dict[str, object] = {key: value for key, _, value in pairs}
+    now = meshplan.check(toy, LEVERED).to_json()["time"]["step_s"]
     levers = memory["levers"]
     assert [lever["peak_gib"] for lever in levers] == sorted(one["peak_gib"] for one in levers)
+    paths = set()
     for lever in levers:
+        key = lever["path"].partition(".")[2]
+        paths.add(key)
+        changed, overrides = dict(stated), []
+        if key in ("activation_offload", "cross_entropy"):
+            overrides.append(f"{lever['path']}={json.dumps(lever['value'])}")
+        else:
+            changed |= {key: lever["value"]}
+        found = meshplan.check(meshplan.load(toy, overrides), changed).to_json()
+        assert found["memory"]["peak_gib"] == lever["peak_gib"], lever["change"]
         assert lever["difference_gib"] == pytest.approx(lever["peak_gib"] - memory["peak_gib"])
-        assert lever["path"] in ("options.recompute", "options.optimizer_offload")
-        assert lever["verdict"] in ("fits", "tight", "overfull")
-        key = lever["path"].removeprefix("options.")
-        changed = meshplan.check(toy, {"tp": 2, "ep": 2, "pp": 2, key: lever["value"]})
-        assert changed.to_json()["memory"]["peak_gib"] == lever["peak_gib"], lever["change"]
-    full = next(lever for lever in levers if lever["value"] == "full")
-    assert full["difference_gib"] < 0, "full recompute saves the most activations"
+        assert lever["difference_gib"] != 0, "what moves nothing is not told"
+        assert found["time"]["step_s"] / now - 1 == pytest.approx(lever["step_change"], abs=2e-6)
+        assert lever["verdict"] == found["memory"]["verdict"]
+    assert paths == {
+        "recompute", "optimizer_offload", "cp_comm", "dispatcher", "activation_offload",
+        "cross_entropy", "cuda_graphs",
+    }  # fmt: skip
 
 
 def test_levers_of_the_published_layout() -> None:
@@ -186,6 +205,7 @@ def test_json_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     assert set(data["memory"]["items"]["parts"][0]) == {"part", "name", "gib"}
     assert set(data["memory"]["levers"][0]) == {
         "change", "path", "value", "peak_gib", "difference_gib", "rank", "event", "verdict",
+        "step_change",
     }  # fmt: skip
 
 

@@ -48,13 +48,17 @@ def test_met_expectations_pass(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("always_planned")
 def test_folders_are_searched(tmp_path: Path) -> None:
-    """Tests that scenarios are found at any depth, but neither other files nor model cards."""
-    for folder in ("b", "a/deep", "models"):
+    """Tests that scenarios are found at any depth, but neither other files nor model cards.
+
+    Nor those of an installed meshplan in an environment below.
+    """
+    for folder in ("b", "a/deep", "models", ".venv/x", "env/site-packages/x"):
         (tmp_path / folder).mkdir(parents=True)
     good = "expect: {status: optimal, layout: {tp: 2}}\n"
     small_file(tmp_path / "b", good)
     small_file(tmp_path / "a" / "deep", "expect: {status: optimal, layout: {tp: 4}}\n")
-    small_file(tmp_path / "models", good)
+    for folder in ("models", ".venv/x", "env/site-packages/x"):
+        small_file(tmp_path / folder, good)
     small_file(tmp_path, name="open.yaml")
     (tmp_path / "other.yaml").write_text("meshplans: 1\n", "utf-8")
     run = _test(str(tmp_path))

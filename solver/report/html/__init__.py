@@ -7,6 +7,7 @@
 ``pipeline``    section: pipeline slots and schedule
 ``plans``       sections: Pareto front, ranking, alternatives, relaxations
 ``compare``     sections: two layouts side by side
+``diagnosis``   sections: why nothing fits, what would help
 ``remarks``     sections that are lists
 ``content``     what sections consist of
 ``figures``     drawings as Altair charts

@@ -78,13 +78,13 @@ def _term_section(
         f"What {labels[0]} takes more (to the right) or less (to the left) than {labels[1]}, part "
         "by part; the parts add up to the step."
     )
-    keys = (("s5", f"{labels[0]} takes more"), ("s2", f"{labels[0]} takes less"))
+    legend = (("s5", f"{labels[0]} takes more"), ("s2", f"{labels[0]} takes less"))
     return Section(
         "terms",
         "Time of a step, side by side",
         note,
-        drawings=(Drawing("terms", label, drawn, keys),),
-        tables=(table("Time of a step by part", heads, rows),),
+        drawings=(Drawing("terms", label, drawn, legend),),
+        tables=(table("Time of a step by part, side by side", heads, rows),),
     )
 
 

@@ -47,7 +47,7 @@ def _memory(rows: list[dict[str, Any]]) -> Chart:
         tooltip=["rank:O", "part:N", "gib:Q", "peak:Q", "event:N"],
     )
     line = (
-        _base(rows[:1])
+        _base(rows[:1], "capacity")
         .mark_rule(stroke=_TEXT, strokeWidth=2, strokeDash=[6, 3])
         .encode(x="capacity:Q", tooltip=["capacity:Q"])
     )
@@ -138,6 +138,19 @@ def _relaxations(rows: list[dict[str, Any]]) -> Chart:
     return alt.layer(base.mark_bar(color="var(--s2)"), labels, padding=_PADDING)
 
 
+def _repairs(rows: list[dict[str, Any]]) -> Chart:
+    """A bar for the throughput that each change buys."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        x=alt.X("throughput:Q", title="tokens/s per GPU"),
+        y=alt.Y("change:N", sort=None, title=None),
+        tooltip=["change:N", "text:N"],
+    )
+    labels = base.mark_text(align="left", dx=4, color=_TEXT).encode(text="text:N")
+    return alt.layer(base.mark_bar(color="var(--s2)"), labels, padding=_PADDING)
+
+
 def _terms(rows: list[dict[str, Any]]) -> Chart:
     """A bar for each difference, to the right of zero where the first layout takes more."""
     import altair as alt
@@ -150,10 +163,10 @@ def _terms(rows: list[dict[str, Any]]) -> Chart:
     return alt.layer(base.mark_bar().encode(color=alt.Color(**_OWN)))
 
 
-def _base(rows: list[dict[str, Any]]) -> alt.Chart:
+def _base(rows: list[dict[str, Any]], name: str = "rows") -> alt.Chart:
     import altair as alt
 
-    return alt.Chart(alt.InlineData(values=rows), height={"step": _ROW})
+    return alt.Chart(alt.InlineData(values=rows, name=name), height={"step": _ROW})
 
 
 def _ranks() -> alt.Y:
@@ -188,6 +201,7 @@ _CHARTS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "pareto": _pareto,
     "relaxations": _relaxations,
     "terms": _terms,
+    "repairs": _repairs,
 }
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from meshplan.solver.compare.diff import DiffReport
 from meshplan.solver.compare.why import WhyReport
-from meshplan.solver.report import diff, summary, why
+from meshplan.solver.diagnosis.result import Diagnosis
+from meshplan.solver.report import diagnosis, diff, summary, why
+from meshplan.solver.report.diagnosis_words import verdict_text
 from meshplan.solver.report.words import seconds
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ def heading(result: Result, data: dict[str, Any]) -> Heading:
         asked = data["optimum"]["scenario"]
     elif isinstance(result, DiffReport):
         verdict, rows, shown = diff.verdict(data), diff.rows(result, data), None
+    elif isinstance(result, Diagnosis):
+        verdict, rows, shown = verdict_text(data), diagnosis.rows(result, data), data
     else:
         verdict, rows, shown = (
             summary.verdict(result.problem, data),

@@ -109,14 +109,15 @@ def _lever_section(memory: dict[str, Any]) -> Section:
             lever["change"],
             f"{lever['difference_gib']:+.2f}",
             f"{lever['peak_gib']:.2f}",
+            f"{lever['step_change']:+.1%}",
             str(lever["rank"]),
             lever["verdict"],
         )
         for lever in memory["levers"]
     ]
-    title = "What one change would do to the peak"
-    heads = ("change", "difference, GiB", "peak, GiB", "on rank", "verdict")
-    return Section("levers", title, tables=(table(title, heads, rows, (0, 4)),))
+    title = "What one change would do to the peak, and to the step time"
+    heads = ("change", "difference, GiB", "peak, GiB", "step", "on rank", "verdict")
+    return Section("levers", title, tables=(table(title, heads, rows, (0, 5)),))
 
 
 def time_section(time: dict[str, Any]) -> Section:
@@ -129,8 +130,8 @@ def time_section(time: dict[str, Any]) -> Section:
     rows = [(name, seconds(value), f"{value / time['step_s']:.1%}") for name, value in parts]
     rows.append(("step", seconds(time["step_s"]), "100.0%"))
     label = (
-        f"Where the {seconds(time['step_s'])} of a step go: the parts of the slowest pipeline rank "
-        "over all micro-batches, the pipeline bubble, and what comes once a step."
+        f"Where the {seconds(time['step_s'])} of a step go: the work of the heaviest pipeline rank "
+        "over all micro-batches, what it waits for, and what comes once a step."
     )
     return Section(
         "time",

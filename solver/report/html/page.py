@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from meshplan.solver.compare.diff import DiffReport
 from meshplan.solver.compare.why import WhyReport
+from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.report.compare_data import DIFF_NAMES, WHY_NAMES
 from meshplan.solver.report.html.compare import compare_sections
+from meshplan.solver.report.html.diagnosis import diagnosis_sections
 from meshplan.solver.report.html.heading import heading
 from meshplan.solver.report.html.layout import layout_sections
 from meshplan.solver.report.html.plans import plan_sections
@@ -62,6 +64,9 @@ def sections(result: Result, data: dict[str, Any]) -> Iterator[Section]:
         yield from remark_sections({"assumed": given["assumed"]})
     elif isinstance(result, DiffReport):
         yield from compare_sections(data, DIFF_NAMES, ("A", "B"))
+    elif isinstance(result, Diagnosis):
+        yield from diagnosis_sections(data)
+        yield from remark_sections({"assumed": data["assumed"]})
     else:
         yield from trouble_sections(data)
         yield from layout_sections(data)

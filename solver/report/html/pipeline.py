@@ -56,8 +56,9 @@ def _slot_drawing(data: dict[str, Any]) -> Drawing:
             }
         )
     label = (
-        "Work of each pipeline rank for one micro-batch, forward and backward, slot by slot. "
-        "E embedding, t layer, m multi-token prediction, L loss."
+        "Work of each pipeline rank for one micro-batch, forward and backward, slot by slot; the "
+        "slowest slot of each chunk sets the pace. E embedding, t layer, m multi-token "
+        "prediction, L loss."
     )
     return Drawing("slots", label, drawn)
 

@@ -1,4 +1,4 @@
-"""Sections that are lists: rules broken, conflicts, repairs, advice, what is assumed."""
+"""Sections that are lists: rules broken, conflicts, advice, what is assumed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from meshplan.solver.report.html.content import Section
-from meshplan.solver.report.remarks import conflict_row, repair_text, violation_text
+from meshplan.solver.report.remarks import conflict_row, violation_text
 
 
 def trouble_sections(data: dict[str, Any]) -> Iterator[Section]:
-    """Why the layout is illegal or nothing fits, and what would help."""
+    """Why the layout is illegal, or nothing fits."""
     if found := data.get("violations"):
         items = tuple((one["rule"], violation_text(one)) for one in found)
         yield Section("violations", "Rules broken", items=items, tone="bad")
@@ -18,22 +18,20 @@ def trouble_sections(data: dict[str, Any]) -> Iterator[Section]:
         items = tuple(conflict_row(one) for one in found)
         note = "" if len(found) == 1 else "Each reason by itself."
         yield Section("conflicts", "Why nothing fits", note, items=items, tone="bad")
-    if found := data.get("repairs"):
-        items = tuple(("", repair_text(one)) for one in found)
-        yield Section("repairs", "What would help", items=items)
 
 
 def remark_sections(data: dict[str, Any]) -> Iterator[Section]:
     """What is binding, advice and assumptions, each only if there is some."""
     if found := data.get("binding"):
-        yield Section("binding", "What is binding", items=_plain(found))
+        yield Section("binding", "What is binding", items=plain(found))
     if found := data.get("advisories"):
         items = tuple((one["id"], one["text"]) for one in found)
         note = "meshplan explain ID says why, and where it comes from."
         yield Section("advice", "Advice", note, items=items, tone="warn")
     if found := data.get("assumed"):
-        yield Section("assumed", "Assumed", items=_plain(found))
+        yield Section("assumed", "Assumed", items=plain(found))
 
 
-def _plain(texts: list[str]) -> tuple[tuple[str, str], ...]:
+def plain(texts: list[str]) -> tuple[tuple[str, str], ...]:
+    """Paragraphs that explain no id."""
     return tuple(("", text) for text in texts)

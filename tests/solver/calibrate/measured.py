@@ -10,11 +10,21 @@ from pathlib import Path
 
 import meshplan
 from meshplan.scenarios.calibration import default_calibration
+from meshplan.solver.calibrate.predict import SHARED
 from meshplan.solver.time.step import step_time
 
 #: Efficiencies of an imaginary cluster that is worse than the default in two ways.
 _DEFAULT = default_calibration().parameters
 TRUTH = {"gemm_bf16": _DEFAULT.gemm_bf16 * 0.85, "memory": _DEFAULT.memory * 0.8}
+#: The common factor by which everything is slower on another imaginary cluster.
+SLOW = 0.8
+
+
+def all_scaled(factor: float) -> dict[str, float]:
+    """The default with all efficiencies times a factor, times of host and starts over it."""
+    return {name: getattr(_DEFAULT, name) * factor**sign for name, sign in SHARED.items()}
+
+
 SCENARIOS = {
     "moe": ("qwen3-30b-a3b", 4096, 512),
     "long": ("qwen3-30b-a3b", 32768, 64),

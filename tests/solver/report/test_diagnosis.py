@@ -43,7 +43,6 @@ def _diagnosis(**changes: Any) -> Diagnosis:
         ),
         no_help=(NoHelp("seq_len", "the experts alone hold 516 GiB a GPU"),),
         cut_short=("repairs",),
-        stated=("layout.ep",),
     )
     return dataclasses.replace(found, **changes)
 
@@ -109,6 +108,35 @@ def test_how_far_the_conflicts_go(complete: bool, count: int, words: str) -> Non
     one = Conflict(("heads-tp",), ("layout.tp = 3",), "8 heads, tp = 3.", minimal=True)
     found = _diagnosis(conflicts=(one,) * count, complete=complete)
     assert words in _flat(str(found))
+
+
+def test_repairs_of_a_layout_say_what_is_kept() -> None:
+    """Tests that a change to a given layout is told as what of it stays."""
+    ep = Change("layout.ep", 2, 4, "layout.ep: 4 instead of 2")
+    free = Change("layout", {"ep": 2}, None, "layout: all degrees left to the search")
+    found = _diagnosis(
+        stated=("layout.ep",),
+        repairs=(
+            Repair("layout.ep", (ep,), verified=True, plan=_plan()),
+            Repair("layout", (free,), verified=True, plan=_plan()),
+        ),
+    )
+    text = _flat(str(found))
+    assert "keep all but ep: layout.ep: 4 instead of 2" in text
+    assert "layout: all degrees left" in text and "but layout:" not in text
+
+
+def test_levers_without_effect_are_grouped() -> None:
+    """Tests that levers of one reason stand together, and the cause is not said again."""
+    found = _diagnosis(
+        no_help=(
+            NoHelp("hbm", "Whatever the degrees, no layout fits."),
+            NoHelp("gpus", "Whatever the degrees, no layout fits."),
+            NoHelp("layout.ep", "too few"),
+        )
+    )
+    text = _flat(str(found))
+    assert "hbm and gpus what clashes stays as it is layout.ep too few" in text
 
 
 def test_notebooks_get_html() -> None:

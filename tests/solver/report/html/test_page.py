@@ -12,10 +12,13 @@ import pytest
 
 from meshplan.solver.compare.diff import diff
 from meshplan.solver.compare.why import why
+from meshplan.solver.diagnosis.arithmetic import Finding
+from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.memory import memory
+from meshplan.solver.repairs import Change, NoHelp, Repair
 from meshplan.solver.report.html.content import Drawing, Section
 from meshplan.solver.report.html.page import html_page, sections
-from meshplan.solver.results import Alternative, Relaxation
+from meshplan.solver.results import Alternative, Conflict, Relaxation
 from tests.meshplan.results import infeasible, plan, report, small_file, unknown
 from tests.solver.small import toy_scenario
 
@@ -179,6 +182,35 @@ def test_answers_without_a_plan(make: Any, tmp_path: Path) -> None:
     assert ("Infeasible: proved" in page.words) or ("Unknown:" in page.words)
     if result.status == "infeasible":
         assert "heads-tp + memory-capacity" in page.words and "it is too large" in page.words
+
+
+def test_diagnosis_has_cause_and_repairs(tmp_path: Path) -> None:
+    """Tests that what a repair buys is drawn and listed, and that untried ones are only listed."""
+    found = plan(small_file(tmp_path))
+    change = Change("cluster.gpus", 4, 8, "8 GPUs instead of 4")
+    other = Change("workload.seq_len", 8192, 4096, "half the sequence")
+    result = Diagnosis(
+        found.problem,
+        "infeasible",
+        "it is too large",
+        1.0,
+        findings=(Finding("memory-capacity", 128.0, 72.8, "GiB", "spread evenly"),),
+        conflicts=(Conflict(("memory-capacity",), (), "it is too large", minimal=True),),
+        repairs=(Repair("gpus", (change,), True, found), Repair("seq", (other,), False, None)),
+        no_help=(NoHelp("offload", "it is on"),),
+        cut_short=("repairs",),
+    )
+    named = _named(result)
+    assert {"cause", "floors", "conflicts", "repairs", "no-help", "cut-short"} <= set(named)
+    (row,) = _drawings(result)["repairs"].rows
+    assert row["change"] == "8 GPUs instead of 4"
+    assert row["throughput"] == found.to_json()["time"]["tokens_per_s_per_gpu"]
+    verified = [row[:2] for row in named["repairs"].tables[0].rows]
+    assert verified == [
+        ("8 GPUs instead of 4", "yes"),
+        ("half the sequence", "no, the time was up"),
+    ]
+    assert "Nothing fits: arithmetic alone shows" in _Page(html_page(result)).words
 
 
 def test_comparisons(tmp_path: Path) -> None:
