@@ -16,6 +16,7 @@ from meshplan.constraints.rules import ALL_RULES
 from meshplan.constraints.rules.dispatcher import deepep_runs
 from meshplan.constraints.rules.domain import within_domain
 from meshplan.scenarios.flops import flops_per_token
+from meshplan.topologies.packing import segment_advice
 
 #: From here on core attention is about half of the model FLOPs (DeepSeek-V3, Qwen3-235B).
 LONG_CONTEXT_TOKENS = 32_768
@@ -293,6 +294,15 @@ def _optimizer_offload(
     )
 
 
+def _poor_segment(problem: Problem, layout: Layout, _: tuple[RankMemory, ...]) -> str | None:
+    node = problem.node_type
+    if not node.multi_node_nvlink:
+        return None
+    domain_nodes = node.nvlink_domain_gpus // node.gpus_per_node
+    text = segment_advice(problem.cluster.nodes, domain_nodes)
+    return None if text is None else f"{text} for Slurm's --segment"
+
+
 ALL_ADVISORIES: tuple[Advisory, ...] = (
     Advisory(
         id="idle-setting",
@@ -394,6 +404,13 @@ ALL_ADVISORIES: tuple[Advisory, ...] = (
         "16K on keep the optimizer on the host.",
         source=_LONG_CARD,
         finds=_optimizer_offload,
+    ),
+    Advisory(
+        id="poor-segment",
+        why="Slurm places a job in segments of equal size, each inside one NVLink domain, so their "
+        "size must divide the nodes: 38 nodes leave segments of 2, whose groups are of 8 GPUs.",
+        source="SchedMD/slurm man page srun --segment; Megatron-Bridge 067f987 performance guide",
+        finds=_poor_segment,
     ),
 )
 

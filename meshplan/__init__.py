@@ -16,6 +16,8 @@
 :class:`DiffReport`         what :func:`diff` found
 :func:`memory`              the memory of one layout, rank by rank and item by item
 :class:`MemoryReport`       what :func:`memory` found
+:func:`place`               where the ranks of a plan lie: nodes, GPUs, files for launchers
+:class:`PlacementReport`    what :func:`place` found
 :func:`flops`               the training FLOPs of a model, part by part
 :class:`FlopsReport`        what :func:`flops` found
 :func:`calibrate`           the step-time model fitted to measured runs
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from meshplan.solver.compare.why import WhyReport
     from meshplan.solver.diagnosis.result import Diagnosis
     from meshplan.solver.memory import MemoryReport
+    from meshplan.solver.placement.report import PlacementReport
     from meshplan.solver.progress import Progress
     from meshplan.solver.report.flops import FlopsReport
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
@@ -57,6 +60,7 @@ _HOMES = {
     "Infeasible": "meshplan.solver.results",
     "MemoryReport": "meshplan.solver.memory",
     "InputError": "meshplan.scenarios.errors",
+    "PlacementReport": "meshplan.solver.placement.report",
     "Plan": "meshplan.solver.results",
     "Progress": "meshplan.solver.progress",
     "Scenario": "meshplan.scenarios",
@@ -266,6 +270,24 @@ def memory(
     return memory_of(_scenario(scenario), layout, rank=rank)
 
 
+def place(result: Plan | CheckReport | str | Path) -> PlacementReport:
+    """Place the ranks of a plan or a judged layout on the nodes and GPUs of its cluster.
+
+    Parameters
+    ----------
+    result
+        Of :func:`solve` or :func:`check`, or the path of its JSON.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read or is no such result, or the layout is not legal.
+    """
+    from meshplan.solver.placement.report import placement_report
+
+    return placement_report(result)
+
+
 def flops(
     model: ModelCard | Scenario | str | Path, seq_lens: Iterable[int] | int = ()
 ) -> FlopsReport:
@@ -380,6 +402,7 @@ __all__ = [
     "Infeasible",
     "InputError",
     "MemoryReport",
+    "PlacementReport",
     "Plan",
     "Unknown",
     "WhyReport",
@@ -391,6 +414,7 @@ __all__ = [
     "flops",
     "load",
     "memory",
+    "place",
     "solve",
     "why",
 ]

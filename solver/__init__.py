@@ -35,6 +35,7 @@
 ``calibrate``    the step-time model fitted to measured runs
 ``breakdown``    where the time of a step goes
 ``compare``      two layouts side by side
+``placement``    where the ranks of a layout lie
 ``report``       results as JSON, text and HTML
 ===============  =============================================================================
 """

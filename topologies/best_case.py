@@ -34,6 +34,15 @@ class BestCase(Cluster):
         """Members of a group that the largest domain holds."""
         return min(size, -(-min(size * stride, max(self.domains)) // stride))
 
+    def ranks_per_leaf(self, size: int, stride: int) -> int:
+        """Members of a group that the largest leaf holds."""
+        return min(size, -(-min(size * stride, max(self.leaves)) // stride))
+
+    def ring_gbps(self, size: int, stride: int) -> float:
+        """The link itself: the leaves may be so full that no ring is slowed."""
+        tier = self.group_tier(size, stride)
+        return self.link_gbps(tier) if tier < Tier.SPINE else self.node_type.nic_gbps
+
 
 def best_case(cluster: Cluster) -> BestCase:
     """The best case of ``cluster``."""

@@ -253,6 +253,45 @@ class Cluster:
         _check_block("stride", stride)
         return _ranks_per_domain(self, size, stride)
 
+    def ranks_per_leaf(self, size: int, stride: int) -> int:
+        """Most members of one group (``size`` ranks, ``stride`` apart) that share a leaf.
+
+        Raises
+        ------
+        ClusterError
+            If ``size`` or ``stride`` is below 1.
+        """
+        _check_block("size", size)
+        _check_block("stride", stride)
+        return _ranks_per_leaf(self, size, stride)
+
+    def ring_gbps(self, size: int, stride: int) -> float:
+        """Bandwidth of the slowest hop of a ring over such a group, GB/s per GPU and direction.
+
+        Of the hops between the domains that share a leaf one goes up to the spine, so an
+        oversubscribed leaf slows a ring only where fewer of its domains share it than that.
+        """
+        tier = self.group_tier(size, stride)
+        if tier < Tier.SPINE:
+            return self.link_gbps(tier)
+        domains = self.ranks_per_leaf(size, stride) / self.ranks_per_domain(size, stride)
+        return self.node_type.nic_gbps * min(1.0, max(1.0, domains) / self.oversubscription)
+
+    def exchange_gbps(self, size: int, stride: int) -> float:
+        """Bandwidth of the network in an all-to-all over such a group, GB/s per GPU and direction.
+
+        What goes to members under other leaves passes the spine.
+        """
+        tier = self.group_tier(size, stride)
+        if tier < Tier.SPINE:
+            return self.node_type.nic_gbps
+        local, near = (
+            min(size, members)
+            for members in (self.ranks_per_domain(size, stride), self.ranks_per_leaf(size, stride))
+        )
+        share = (size - near) / (size - local) if size > local else 1.0
+        return self.node_type.nic_gbps / max(1.0, share * self.oversubscription)
+
     def link_gbps(self, tier: Tier) -> float:
         """Specified bandwidth of the link of ``tier``, GB/s per GPU and direction.
 
@@ -366,6 +405,11 @@ def _groups_inside(cluster: Cluster, size: int, stride: int) -> tuple[int, int]:
 @lru_cache(maxsize=65536)
 def _ranks_per_domain(cluster: Cluster, size: int, stride: int) -> int:
     return -(-longest_piece(cluster._domain_runs, size * stride) // stride)
+
+
+@lru_cache(maxsize=65536)
+def _ranks_per_leaf(cluster: Cluster, size: int, stride: int) -> int:
+    return -(-longest_piece(cluster._leaf_runs, size * stride) // stride)
 
 
 def _as_int(value: object) -> int | None:

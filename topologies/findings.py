@@ -9,7 +9,7 @@ from meshplan.topologies.cluster import Cluster
 from meshplan.topologies.errors import ClusterError
 from meshplan.topologies.inventory import Finding, Inventory, NodeReading, counted, some
 from meshplan.topologies.node_types import NodeType
-from meshplan.topologies.packing import nearest_node_counts, packed_gpus, segment_nodes
+from meshplan.topologies.packing import packed_gpus, segment_advice
 
 
 def cluster_findings(cluster: Cluster, inventories: Sequence[Inventory]) -> list[Finding]:
@@ -52,15 +52,8 @@ def _groups(cluster: Cluster) -> list[Finding]:
 def _segment(cluster: Cluster) -> list[Finding]:
     """A finding if Slurm's ``--segment`` for all nodes is far below a domain."""
     domain_nodes = -(-max(cluster.domains) // cluster.node_type.gpus_per_node)
-    if domain_nodes < 2:
-        return []
-    counts = nearest_node_counts(cluster.nodes, domain_nodes)
-    if cluster.nodes in counts:
-        return []
-    segment = segment_nodes(cluster.nodes, domain_nodes)
-    better = " or ".join(f"{one} (segment {segment_nodes(one, domain_nodes)})" for one in counts)
-    text = f"{cluster.nodes} nodes divide into segments of {segment} at most; {better} is better"
-    return [Finding("poor-segment", text)]
+    text = segment_advice(cluster.nodes, domain_nodes)
+    return [] if text is None else [Finding("poor-segment", text)]
 
 
 def _products(inventories: Sequence[Inventory], kind: NodeType) -> list[Finding]:

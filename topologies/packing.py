@@ -37,8 +37,9 @@ def packed_cluster(cluster: Cluster, group: int, most: int | None = None) -> Clu
     """The part of ``cluster`` that whole groups of ``group`` GPUs fill in each NVLink domain.
 
     The last GPUs of a domain are left idle, and with them nodes that no group touches; a domain
-    that holds no group is left out.  With ``most`` only so many GPUs are used: those of the
-    fewest leaf switches, and under the last of these of the fewest domains.
+    that holds no group is left out.  With ``most`` only so many GPUs are used: under each leaf
+    switch a multiple of the largest block for which that is possible, so that larger groups stay
+    under one leaf; then those of the fewest leaves, and under each of the fewest domains.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def packed_sizes(cluster: Cluster, group: int, most: int | None = None) -> list[
             advice=f"use {min(max(most // group, 1) * group, used)}.",
         )
     room = [gpus // group * group for gpus in cluster.domains]
-    return room if most is None else _fewest(room, _leaves(cluster), most)
+    return room if most is None else _fewest(room, _leaves(cluster), most, group)
 
 
 def _leaves(cluster: Cluster) -> list[range]:
@@ -94,19 +95,36 @@ def _leaves(cluster: Cluster) -> list[range]:
     return [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
 
 
-def _fewest(room: Sequence[int], leaves: Sequence[range], wanted: int) -> list[int]:
-    """GPUs of each domain so that ``wanted`` of them lie under as few leaves as possible.
+def _fewest(room: Sequence[int], leaves: Sequence[range], wanted: int, group: int) -> list[int]:
+    """GPUs of each domain so that ``wanted`` of them lie under few leaves, in large whole blocks.
 
-    The fullest leaves are taken, which no other choice of leaves beats; of the last one only what
-    is wanted, again from the fullest domains.
+    Each leaf gives a multiple of the largest block for which that is possible; the fullest leaves
+    are taken, which no other choice beats, and of each the fullest domains.
     """
+    rooms = [sum(room[index] for index in leaf) for leaf in leaves]
+    block = _leaf_block(rooms, wanted, group)
     sizes = [0] * len(room)
     left = wanted
-    for leaf in sorted(leaves, key=lambda one: -sum(room[index] for index in one)):
-        for index in sorted(leaf, key=lambda one: -room[one]):
-            sizes[index] = min(room[index], left)
-            left -= sizes[index]
+    for leaf in sorted(range(len(leaves)), key=lambda one: -(rooms[one] // block)):
+        quota = min(rooms[leaf] // block * block, left)
+        left -= quota
+        for index in sorted(leaves[leaf], key=lambda one: -room[one]):
+            sizes[index] = min(room[index], quota)
+            quota -= sizes[index]
     return sizes
+
+
+def _leaf_block(rooms: Sequence[int], wanted: int, group: int) -> int:
+    """Largest block of which every leaf can give whole ones: doubles of the group, then any."""
+
+    def fits(block: int) -> bool:
+        return wanted % block == 0 and packed_gpus(rooms, block) >= wanted
+
+    block = group
+    while fits(2 * block):
+        block *= 2
+    times = wanted // block
+    return next(block * n for n in range(times, 0, -1) if times % n == 0 and fits(block * n))
 
 
 def segment_nodes(nodes: int, most: int) -> int:
@@ -128,3 +146,19 @@ def nearest_node_counts(nodes: int, most: int) -> tuple[int, ...]:
     below = next((count for count in range(nodes - 1, 0, -1) if is_good(count)), None)
     above = next(count for count in range(nodes + 1, nodes + most + 1) if is_good(count))
     return (above,) if below is None else (below, above)
+
+
+def segment_advice(nodes: int, most: int) -> str | None:
+    """That so many nodes divide into small segments only, and better counts; None if they do not.
+
+    Parameters
+    ----------
+    most
+        Nodes of the largest NVLink domain: no segment is larger.
+    """
+    counts = nearest_node_counts(nodes, most)
+    if most < 2 or nodes in counts:
+        return None
+    segment = segment_nodes(nodes, most)
+    better = " or ".join(f"{one} (segment {segment_nodes(one, most)})" for one in counts)
+    return f"{nodes} nodes divide into segments of {segment} at most; {better} is better"

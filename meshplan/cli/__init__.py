@@ -14,6 +14,7 @@
 ``imports``     ``meshplan import args``, ``model`` and ``runs``; ``part_output`` helps them
 ``rules``       ``meshplan rules`` and ``meshplan explain``
 ``models``      ``meshplan models``
+``place``       ``meshplan place``
 ``clusters``    ``meshplan clusters``
 ``schema``      ``meshplan schema``
 ``options``     options that several commands take

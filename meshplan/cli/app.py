@@ -21,6 +21,7 @@ from meshplan.cli.flops import flops
 from meshplan.cli.imports import imports
 from meshplan.cli.memory import memory
 from meshplan.cli.models import models
+from meshplan.cli.place import place
 from meshplan.cli.rules import explain, rules
 from meshplan.cli.schema import schema
 from meshplan.cli.solve import solve
@@ -98,7 +99,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, diagnose, why, diff, memory, flops, test, export, calibrate, imports, rules,
+    solve, check, diagnose, why, diff, memory, place, flops, test, export, calibrate, imports, rules,
     explain, models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

@@ -54,6 +54,28 @@ def page_file(path: str | None) -> WholeFile | None:
     return WholeFile(path, "--html")
 
 
+def picture_file(path: str | None) -> tuple[WholeFile | None, str]:
+    """The file of ``--picture``, checked, and its format: ``png`` or ``svg``.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written, its name ends otherwise, or Matplotlib is not installed.
+    """
+    if path is None:
+        return None, ""
+    from meshplan.scenarios.errors import InputError
+    from meshplan.solver.extras import need
+
+    need("matplotlib", "plot", "--picture")
+    file, form = WholeFile(path, "--picture"), path.lower().rpartition(".")[2]
+    if form not in ("png", "svg"):
+        raise InputError(
+            f"{file.said}, but a picture is a .png or a .svg file", advice="end its name so."
+        )
+    return file, form
+
+
 def deliver(
     result: Result,
     json_path: str | None,

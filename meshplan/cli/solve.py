@@ -47,6 +47,11 @@ _WITHIN = 10.0
     is_flag=True,
     help="Relax each limit, pin and resource by one step, and solve again: what it would gain.",
 )
+@click.option(
+    "--picture",
+    metavar="PNG|SVG",
+    help="Draw the cluster: which GPUs hold which stages and expert groups, which stay idle.",
+)
 @quiet_option
 @click.pass_context
 def solve(
@@ -60,6 +65,7 @@ def solve(
     pareto: bool,
     within: float | None,
     binding: bool,
+    picture: str | None,
     quiet: bool,
 ) -> None:
     """Find the best layout of the scenario FILE and prove that none is better.
@@ -67,7 +73,7 @@ def solve(
     Ctrl-C and --time-limit give the best plan so far and what is proved.
     """
     import meshplan
-    from meshplan.cli.output import deliver, page_file
+    from meshplan.cli.output import deliver, page_file, picture_file
     from meshplan.cli.progress import shown_progress
     from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.scenarios import input_files
@@ -76,8 +82,9 @@ def solve(
         raise click.UsageError("--within is for --pareto: give both.")
     share = (_WITHIN if within is None else within) / 100
     target, page = output_file(json_path, "--json"), page_file(html_path)
+    drawing, form = picture_file(picture)
     scenario = meshplan.load(file, overrides)
-    keep_apart([target, page], input_files(scenario))
+    keep_apart([target, page, drawing], input_files(scenario))
     with shown_progress(quiet) as progress:
         result = meshplan.solve(
             scenario,
@@ -87,4 +94,6 @@ def solve(
             pareto_within=share if pareto else None,
             binding=binding,
         )
+    if drawing is not None and isinstance(result, meshplan.Plan):
+        drawing.write(meshplan.place(result).picture(form))
     ctx.exit(deliver(result, json_path, target, quiet, page))

@@ -24,6 +24,7 @@ STYLES = {
     "possible": "green",
     "ok": "green",
     "compared": "cyan",
+    "placed": "green",
     "tie": "green",
     "slower": "yellow",
     "faster": "cyan",

@@ -263,9 +263,7 @@ def _exchanged_bytes(problem: Problem, kind: LayerKind, tp: int) -> tuple[float,
 
 def _ring_rate(problem: Problem, tp: int, cp: int) -> float:
     """Bytes per us of the slowest hop of a ring: one NIC carries the edge between domains."""
-    cluster, node = problem.cluster, problem.node_type
-    inside = cluster.fits_domain(tp * cp)
-    return (node.nvlink_gbps if inside else node.nic_gbps) * 1e3 * 0.8
+    return problem.cluster.ring_gbps(cp, tp) * 1e3 * 0.8
 
 
 def _ring_us(problem: Problem, bytes_: float, steps: int, hidden_us: float, rate: float) -> float:
@@ -277,8 +275,8 @@ def _a2a_us(problem: Problem, tp: int, size: int, bytes_: float) -> float:
     """All-to-all of ``bytes_`` bytes per GPU over a CP group of ``size`` ranks."""
     if size <= 1:
         return 0.0
-    node = problem.node_type
-    local = min(size, problem.cluster.ranks_per_domain(size, tp))
+    node, cluster = problem.node_type, problem.cluster
+    local = min(size, cluster.ranks_per_domain(size, tp))
     nvlink = bytes_ * (local - 1) / size / (node.nvlink_gbps * 1e3 * 0.75)
-    nic = bytes_ * (size - local) / size / (node.nic_gbps * 1e3 * 0.9)
+    nic = bytes_ * (size - local) / size / (cluster.exchange_gbps(size, tp) * 1e3 * 0.9)
     return max(nvlink, nic)

@@ -59,8 +59,7 @@ def _transfer_us(problem: Problem, moe_tokens: int, ep: int, etp: int, dispatche
         nic = moe_tokens * width * expected_nodes(problem, nodes) * (nodes - 1) / nodes
         start = _START_US["nic" if nodes > 1 else "nvlink"]
         nic_share = eff.nic_hybridep if dispatcher == "hybridep" else eff.nic_dispatch
-    tier = problem.cluster.tier(ranks)
-    nic_rate = (problem.cluster.link_gbps(tier) if nodes > 1 else node.nic_gbps) * 1e3 * nic_share
+    nic_rate = problem.cluster.exchange_gbps(ranks, 1) * 1e3 * nic_share
     transfer = max(nvlink / (node.nvlink_gbps * 1e3 * eff.nvlink), nic / nic_rate)
     return transfer * problem.expert_imbalance(ep) + start
 

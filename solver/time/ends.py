@@ -13,6 +13,7 @@ from meshplan.solver.time.device import (
     gemm_forward_us,
     stream_bytes_per_us,
 )
+from meshplan.topologies import Tier
 
 #: Share of the p2p transfer that the schedule does not hide, interleaved and plain.
 _EXPOSED_P2P = (0.25, 0.60)
@@ -46,9 +47,9 @@ def p2p_us(problem: Problem, tp: int, cp: int, mbs: int, pp: int, vpp: int) -> i
     """Exposed transfer of activations and gradients of one slot and micro-batch."""
     if pp == 1:
         return 0
-    node, cluster = problem.node_type, problem.cluster
+    cluster = problem.cluster
     bytes_ = problem.tokens(cp, mbs) / tp * problem.model.hidden * 2
     stride = max(1, problem.gpus // pp)
-    inside = cluster.fits_domain(pp * stride)
-    rate = node.nvlink_gbps * 0.7 if inside else node.nic_gbps * 0.85
+    tier = cluster.group_tier(pp, stride)
+    rate = cluster.link_gbps(tier) * (0.7 if tier <= Tier.DOMAIN else 0.85)
     return math.ceil(2 * bytes_ / (rate * 1e3) * _EXPOSED_P2P[0 if vpp > 1 else 1])

@@ -22,7 +22,7 @@ def group_bytes_per_us(problem: Problem, size: int, stride: int) -> float:
     tier = cluster.group_tier(size, stride)
     if tier <= Tier.DOMAIN:
         return nvlink
-    nic = cluster.link_gbps(tier) * 1e3 * 0.9
+    nic = cluster.ring_gbps(size, stride) * 1e3 * 0.9
     return min(nvlink, nic * cluster.ranks_per_domain(size, stride))
 
 

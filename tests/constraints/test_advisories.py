@@ -73,6 +73,7 @@ def test_ids_are_those_promised() -> None:
         "long-context-software",
         "dispatcher-choice",
         "optimizer-offload-at-long-context",
+        "poor-segment",
     ]
     assert all(one.why.endswith(".") and one.source for one in ALL_ADVISORIES)
 
@@ -272,3 +273,16 @@ def test_optimizer_offload() -> None:
     assert advice(key, DEEPSEEK, kept, (memory(0, optimizer=20, activations=30),)) is None
     assert advice(key, DEEPSEEK, FAMILY, tight) is None
     assert advice(key, SHORT, kept, tight) is None
+
+
+def test_poor_segments() -> None:
+    """Tests 38 nodes, the 64 of whole racks, one rack, and HGX nodes, which need no segment."""
+    key = "poor-segment"
+    racks = problem("toy-moe", "gb200-nvl72", gpus=152)
+    text = advice(key, racks, Layout(dp=152, edp=152))
+    assert text is not None and text.startswith("38 nodes divide into segments of 2 at most; 36")
+    for domains in ((64,) * 4, (72,)):
+        good = problem("toy-moe", "gb200-nvl72", domains=domains)
+        assert advice(key, good, Layout(dp=sum(domains), edp=sum(domains))) is None
+    nodes = problem("toy-moe", gpus=38 * 8)
+    assert advice(key, nodes, Layout(dp=304, edp=304)) is None

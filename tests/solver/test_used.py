@@ -43,7 +43,13 @@ def _draw(seed: int) -> Problem:
     largest = 6 if preset == "gb200-nvl72" else 2
     domains = [4 * rng.randint(1, largest) for _ in range(rng.randint(1, 4))]
     batch: Any = rng.choice([6, 8, 12, {"min": 4, "max": 8, "multiple_of": 2}])
-    return _problem(draw_card(rng, rng.choice(sorted(FAMILIES))), domains, batch, preset)
+    problem = _problem(draw_card(rng, rng.choice(sorted(FAMILIES))), domains, batch, preset)
+    busy = dataclasses.replace(
+        problem.cluster,
+        oversubscription=rng.choice([1.0, 2.0, 6.0]),
+        nodes_per_leaf=rng.choice([1, 2]),
+    )
+    return dataclasses.replace(problem, cluster=busy, whole=busy)
 
 
 def _fastest(problem: Problem) -> int | None:
@@ -120,6 +126,7 @@ def test_no_part_beats_the_best_case(
     assert ideal.tier(members) <= part.tier(members)
     assert ideal.group_tier(members, apart) <= part.group_tier(members, apart)
     assert ideal.ranks_per_domain(members, apart) >= part.ranks_per_domain(members, apart)
+    assert ideal.ranks_per_leaf(members, apart) >= part.ranks_per_leaf(members, apart)
     assert ideal.fits_domain(members) or not part.fits_domain(members)
 
 

@@ -168,10 +168,13 @@ def test_whole_groups_leave_the_rest_idle() -> None:
 
 
 def test_a_count_of_gpus_cuts_the_rest_off() -> None:
-    """Tests 96 GPUs of racks of 72, 72 and 56 in groups of 16: 64 and 32; and counts that fail."""
+    """Tests 96 GPUs of racks of 72, 72 and 56 in groups of 16: 64 and 32; and counts that fail.
+
+    80 GPUs in no groups: each rack, a leaf of its own, gives whole blocks of 16 all the same.
+    """
     racks = read_slurm_conf(RACKS)
     assert assemble("c", [racks], GB200, group=16, gpus=96).cluster.domains == (64, 32)
-    assert assemble("c", [racks], GB200, gpus=80).cluster.domains == (72, 8)
+    assert assemble("c", [racks], GB200, gpus=80).cluster.domains == (64, 16)
     with pytest.raises(
         ClusterError, match=r"gpus \(100\) is no multiple of groups of 16"
     ) as caught:

@@ -268,3 +268,35 @@ def test_bad_queries_are_refused() -> None:
         cluster.ranks_per_domain(2, 0)
     with pytest.raises(ClusterError, match=r"\(3 \* 1\) does not divide the 16 GPUs"):
         cluster.groups_inside(3, 1)
+
+
+def _hgx(leaves: tuple[int, ...], oversubscription: float) -> Cluster:
+    """Nodes of 8 GPUs, so many under each leaf."""
+    return Cluster(
+        "c",
+        node_type("h100-hgx"),
+        (8,) * sum(leaves),
+        oversubscription=oversubscription,
+        leaf_domains=leaves,
+    )
+
+
+def test_rings_leave_a_leaf_once() -> None:
+    """Tests rings over 16 nodes a leaf: one hop of 16 goes up, so 4:1 uplinks do not slow them."""
+    cluster = _hgx((16, 16), 4.0)
+    assert cluster.ranks_per_leaf(256, 1) == 128
+    assert cluster.ring_gbps(256, 1) == 50.0
+    # Uplinks for one NIC in 32: the one hop that goes up has half of what a NIC has.
+    assert _hgx((16, 16), 32.0).ring_gbps(256, 1) == 25.0
+    # Two members in different leaves: all that they send goes up.
+    assert cluster.ring_gbps(2, 128) == 50.0 / 4
+    assert cluster.ring_gbps(128, 1) == 50.0 and cluster.ring_gbps(8, 1) == 450.0
+
+
+def test_exchanges_pass_the_spine_with_what_leaves_the_leaf() -> None:
+    """Tests 32 nodes: 128 of the 248 ranks outside a rank's node are under another leaf."""
+    assert _hgx((16, 16), 1.0).exchange_gbps(256, 1) == 50.0
+    assert _hgx((16, 16), 4.0).exchange_gbps(256, 1) == pytest.approx(50 / (4 * 128 / 248))
+    assert _hgx((16, 16), 4.0).exchange_gbps(128, 1) == 50.0
+    # Every rank is under a leaf of its own: all goes up.
+    assert _hgx((1,) * 8, 2.0).exchange_gbps(8, 8) == 25.0

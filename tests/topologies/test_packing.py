@@ -94,3 +94,34 @@ def test_better_counts_are_better(nodes: int, most: int) -> None:
     for count in counts:
         assert 2 * segment_nodes(count, most) >= min(count, most)
         assert abs(count - nodes) < most
+
+
+def test_larger_blocks_stay_under_one_leaf() -> None:
+    """Tests 60 HGX nodes under leaves of 16, 13, 16 and 15: 384 GPUs in blocks of 64 a leaf."""
+    leaves = (16, 13, 16, 15)
+    cluster = Cluster("c", node_type("h100-hgx"), (8,) * 60, leaf_domains=leaves)
+    assert packed_cluster(cluster, 8, 480) is cluster
+    assert packed_cluster(cluster, 8, 448).leaves == (128, 96, 128, 96)
+    assert packed_cluster(cluster, 8, 384).leaves == (128, 64, 128, 64)
+    assert packed_cluster(cluster, 8, 256).leaves == (128, 128)
+    # 3 * 64 GPUs: the largest block that doubles the group is 64, in the two fullest leaves.
+    assert packed_cluster(cluster, 8, 192).leaves == (128, 64)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(1, 3), st.integers(1, 60))
+def test_a_part_takes_what_is_asked_for_in_the_largest_blocks(
+    domains: list[int], per_leaf: int, wanted: int
+) -> None:
+    """Tests sizes, leaves and the block of each leaf against all blocks that double the group."""
+    sizes = [4 * (one + 1) for one in domains]
+    leaves = [len(sizes[at : at + per_leaf]) for at in range(0, len(sizes), per_leaf)]
+    cluster = Cluster("c", node_type("gb200-nvl72"), tuple(sizes), leaf_domains=tuple(leaves))
+    gpus = 4 * wanted
+    if gpus > sum(sizes):
+        return
+    part = packed_cluster(cluster, 4, gpus)
+    assert part.gpus == gpus
+    block = 4
+    while gpus % (2 * block) == 0 and packed_gpus(cluster.leaves, 2 * block) >= gpus:
+        block *= 2
+    assert all(leaf % block == 0 for leaf in part.leaves)

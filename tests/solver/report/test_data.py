@@ -98,7 +98,7 @@ def test_plan_has_the_keys_of_the_contract() -> None:
         "objective": 0.5, "bound": 0.5, "gap": 0.0, "wall_s": 1.235, "cells": 7, "programs": 2,
         "stopped_by": None,
     }  # fmt: skip
-    assert set(data["placement"]) == {"tp", "cp", "ep", "dp_cp", "edp", "pp"}
+    assert set(data["placement"]) == {"tp", "cp", "ep", "dp_cp", "edp", "pp", "ranks"}
     assert data["advisories"] == [{"id": "dp-floor", "text": "text"}]
     assert (data["binding"], data["conflicts"], data["repairs"]) == (["memory"], [], [])
     assert data["alternatives"][0]["step_s"] == 1.25

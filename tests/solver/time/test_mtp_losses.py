@@ -7,13 +7,11 @@ from meshplan.solver.time.ends import loss_us, mtp_projection_us
 from meshplan.solver.time.step import layer_us, slot_us, step_time
 from tests.constraints.factories import problem
 
-WHERE = problem("deepseek-v3")
+WHERE = problem("deepseek-v3", gpus=256)
 
 
 def _layout(text: str) -> Layout:
-    return Layout(
-        pp=8, vpp=4, cp=1, dp=32, ep=32, edp=1, ga=256, gbs=8192, slots=parse_layout(text)
-    )
+    return Layout(pp=8, vpp=4, cp=1, dp=32, ep=8, edp=4, ga=256, gbs=8192, slots=parse_layout(text))
 
 
 def test_the_last_slot_computes_the_losses_of_mtp_layers() -> None:
