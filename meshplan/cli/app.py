@@ -99,7 +99,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, diagnose, why, diff, memory, place, flops, test, export, calibrate, imports, rules,
-    explain, models, clusters, schema,
+    solve, check, diagnose, why, diff, memory, place, flops, test, export, calibrate, imports,
+    rules, explain, models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)
