@@ -38,7 +38,8 @@ from meshplan.solver.diagnosis.conflict import Conflicts  # noqa: E402
 from meshplan.solver.diagnosis.diagnose import MOST_CONFLICTS, is_possible  # noqa: E402
 from meshplan.solver.diagnosis.queries import Queries  # noqa: E402
 from meshplan.solver.judge import violations  # noqa: E402
-from meshplan.solver.repairs import Repair, repairs  # noqa: E402
+from meshplan.solver.repairs import Repair  # noqa: E402
+from meshplan.solver.repairs.search import repairs  # noqa: E402
 from tests.solver.diagnosis.judge import faults  # noqa: E402
 
 #: Scenarios after which the number judged so far is told.

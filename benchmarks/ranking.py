@@ -21,8 +21,8 @@ from meshplan.scenarios.errors import InputError
 if TYPE_CHECKING:
     from meshplan.constraints.layout import Layout
     from meshplan.constraints.problem import Problem
+    from meshplan.solver.cells import Cell, Pool, Region
     from meshplan.solver.found import Found
-    from meshplan.solver.regions import Cell, Pool, Region
     from meshplan.solver.search import Search
 
 #: Layouts that share these are one choice, which counts by the best of them.
@@ -273,7 +273,7 @@ def _mesh_choice(choice: Choice) -> Any:
 
 def _in_order(pools: Sequence[Pool]) -> Iterator[Cell]:
     """Cells in the order of their bounds."""
-    from meshplan.solver.regions import in_order
+    from meshplan.solver.cells import in_order
 
     return (cell for _, cell in in_order(pools, [pool.least for pool in pools]))
 

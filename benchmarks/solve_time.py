@@ -1,4 +1,4 @@
-"""How long ``solve`` takes, and how much memory; how fast meshplan starts.
+"""How long ``solve`` takes, and how much memory.
 
 It measures the checkout that it lies in, with the Python that runs it (which needs meshplan's
 dependencies)::
@@ -44,8 +44,6 @@ if str(ROOT) not in sys.path:  # run as a program
 ASKED = ("layout", "options", "expect")
 #: Keys that do not change the question.
 NAMES = ("name", "description")
-#: Runs of each command whose start is timed.
-STARTS = 5
 #: Environment of the processes: meshplan is that of this checkout.
 _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
@@ -106,9 +104,9 @@ class Recorder:
         """Watch every search and every call of CP-SAT of this process."""
         from ortools.sat.python import cp_model
 
-        from meshplan.solver import regions
+        from meshplan.solver import refiner
 
-        recorder, plain, solve = self, regions.Statistics, cp_model.CpSolver.solve
+        recorder, plain, solve = self, refiner.Statistics, cp_model.CpSolver.solve
 
         def recorded() -> Any:
             recorder.searches.append(plain())
@@ -124,7 +122,7 @@ class Recorder:
                 size = (len(model.proto.variables), len(model.proto.constraints))
                 recorder.largest = max(recorder.largest, size)
 
-        regions.Statistics = recorded  # type: ignore[assignment, misc]
+        refiner.Statistics = recorded  # type: ignore[assignment, misc]
         cp_model.CpSolver.solve = timed  # type: ignore[assignment, method-assign]
 
 
@@ -173,47 +171,6 @@ def in_fresh_process(scenario: dict[str, Any], time_limit_s: float) -> dict[str,
         return {"status": "failed", "process_s": process_s}
     measured: dict[str, Any] = json.loads(run.stdout)
     return {**measured, "process_s": process_s}
-
-
-# -- start-up ----------------------------------------------------------------------------------
-
-_AT_THE_END = """
-import atexit, runpy, sys
-atexit.register(lambda: sys.stderr.write(f"\\n{'ortools' in sys.modules}"))
-sys.argv[0] = "meshplan"
-runpy.run_module("meshplan", run_name="__main__")
-"""
-
-
-def starts() -> list[dict[str, Any]]:
-    """Wall time of commands that need no solver, and whether they import OR-Tools."""
-    scenario = str(ROOT / "scenarios/seed/dsv3-h100-128k-published.yaml")
-    commands = (["--help"], ["check", scenario])
-    return [start_time(command) for command in commands]
-
-
-def start_time(arguments: list[str]) -> dict[str, Any]:
-    """Wall time of one command, over :data:`STARTS` runs."""
-    seconds = []
-    for _ in range(STARTS):
-        started = time.perf_counter()
-        command = [sys.executable, "-m", "meshplan", *arguments]
-        subprocess.run(command, env=_ENVIRONMENT, capture_output=True, check=True)
-        seconds.append(time.perf_counter() - started)
-    run = subprocess.run(
-        [sys.executable, "-c", _AT_THE_END, *arguments],
-        env=_ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    shown = " ".join(Path(argument).name for argument in arguments)
-    return {
-        "command": f"meshplan {shown}",
-        "least_s": min(seconds),
-        "median_s": statistics.median(seconds),
-        "imports_ortools": run.stderr.split()[-1] == "True",
-    }
 
 
 # -- the report --------------------------------------------------------------------------------
@@ -332,12 +289,6 @@ def run(cases_: Sequence[tuple[str, str, dict[str, Any]]], time_limit_s: float) 
     for variant, title in titles.items():
         print(f"- {summary_text(title, report['summary'][variant])}")
     print(f"\nEverything free, by GPUs:\n\n{by_gpus([c for c in cases if c['variant'] == 'free'])}")
-    report["starts"] = starts()
-    print(f"\nStart-up, {STARTS} runs each:\n")
-    print("| command | least s | median s | imports OR-Tools |\n|---|--:|--:|---|")
-    for one in report["starts"]:
-        imports = "yes" if one["imports_ortools"] else "no"
-        print(f"| `{one['command']}` | {one['least_s']:.2f} | {one['median_s']:.2f} | {imports} |")
     return report
 
 

@@ -24,6 +24,23 @@ def on_part(problem: Problem, part: Part) -> Problem:
     return replace(problem, cluster=cluster, part=part)
 
 
+def fixed_to(problem: Problem, part: Part) -> Problem:
+    """The problem on a part, with its number of GPUs fixed in the scenario, too."""
+    chosen = on_part(problem, part)
+    cluster = {key: value for key, value in problem.asked["cluster"].items() if key != "use"}
+    if "topology" in cluster:
+        cluster["gpus"] = part.gpus
+    else:
+        cluster = {"preset": cluster["preset"], "domains": list(chosen.cluster.domains)}
+    told = f"cluster: {part.gpus:,} of {_whole(problem).gpus:,} GPUs, as cluster.use leaves it open"
+    return replace(
+        chosen,
+        gpus_open=False,
+        asked={**problem.asked, "cluster": cluster},
+        assumed=(told, *problem.assumed),
+    )
+
+
 def parts(problem: Problem) -> list[Part]:
     """All parts on which the degrees and the batch may leave a layout, most GPUs first.
 
@@ -112,4 +129,4 @@ def _data_parallel(problem: Problem, most: int) -> Iterator[int]:
                     yield dp
 
 
-__all__ = ["Part", "on_part", "part_for", "parts", "parts_of"]
+__all__ = ["Part", "fixed_to", "on_part", "part_for", "parts", "parts_of"]

@@ -185,13 +185,14 @@ def even_splits(layers: int, pp: int, vpp: int, *, mtp: bool = True) -> Iterator
 def balanced_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...]:
     """Slots of a near-even split, for any number of layers.
 
-    The embedding, each MTP layer and the loss count as a layer of their rank, so that the first
-    and the last rank get fewer decoder layers.  Odd layers go to later ranks, which keep fewer
-    micro-batches alive, but not to the two ends if others can take them.
+    The embedding, each MTP layer and the loss count as a layer of their rank and of their slot, so
+    that the first and the last get fewer decoder layers.  Odd layers go to later ranks and chunks,
+    which keep fewer micro-batches alive, but not to the two ends if others can take them.
     """
+    first, last = 1, 1 + problem.model.mtp_layers
     load = [0] * pp
-    load[0] += 1
-    load[-1] += 1 + problem.model.mtp_layers
+    load[0] += first
+    load[-1] += last
     layers = [0] * pp
     # Odd layers first to the ranks between the ends, the last of them before the others.
     preference = [*range(pp - 2, 0, -1), 0, pp - 1] if pp > 1 else [0]
@@ -199,7 +200,27 @@ def balanced_slots(problem: Problem, pp: int, vpp: int) -> tuple[Slot, ...]:
         rank = min(preference, key=load.__getitem__)
         load[rank] += 1
         layers[rank] += 1
-    return slots_from_rank_counts(layers, vpp, mtp=problem.model.mtp_layers > 0)
+    chunks = []
+    for rank, number in enumerate(layers):
+        held = [0] * vpp
+        held[0] += first * (rank == 0)
+        held[-1] += last * (rank == pp - 1)
+        chunks.append(_filled(number, held, last_rank=rank == pp - 1))
+    counts = [chunks[rank][v] for v in range(vpp) for rank in range(pp)]
+    return slots_from_counts(counts, mtp=problem.model.mtp_layers > 0)
+
+
+def _filled(layers: int, load: list[int], *, last_rank: bool) -> list[int]:
+    """Layers of each chunk of a rank whose chunks carry ``load`` already: each to the emptiest."""
+    load, counts = [*load], [0] * len(load)
+    order = [*range(len(load) - 1, -1, -1)]
+    if last_rank:
+        order = order[1:] + order[:1]
+    for _ in range(layers):
+        chunk = min(order, key=load.__getitem__)
+        load[chunk] += 1
+        counts[chunk] += 1
+    return counts
 
 
 def kind_counts(card: ModelCard, slot: Slot) -> Counter[LayerKind]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
+from itertools import groupby, islice
+from operator import ge
 
 
 def warmup_microbatches(pp: int, vpp: int, ga: int, rank: int, extra: int = 0) -> int:
@@ -78,11 +79,13 @@ def _prefix_counts(order: list[int], vpp: int) -> list[int]:
 
 def _undominated(vectors: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """The vectors that no other one dominates, sorted."""
-    ordered = sorted(vectors, key=lambda v: (-sum(v), v))
     kept: list[tuple[int, ...]] = []
-    for vector in ordered:
-        if not any(all(a >= b for a, b in zip(k, vector, strict=True)) for k in kept):
-            kept.append(vector)
+    larger: list[tuple[int, ...]] = []  # those of a larger sum: no other vector can dominate
+    for _, equal in groupby(sorted(vectors, key=sum, reverse=True), key=sum):
+        kept += [
+            vector for vector in equal if not any(all(map(ge, other, vector)) for other in larger)
+        ]
+        larger = kept.copy()
     return tuple(sorted(kept))
 
 

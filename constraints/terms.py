@@ -9,8 +9,8 @@ it over the values of its scope.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 from meshplan.constraints.decisions import DECISIONS, DERIVED
@@ -24,6 +24,16 @@ _SCOPE_NAMES = frozenset(DECISIONS) | frozenset(DERIVED)
 def scope_of(term: Callable[..., int]) -> tuple[str, ...]:
     """Scope of a term: its parameters that are decisions, in order."""
     return tuple(name for name in inspect.signature(term).parameters if name in _SCOPE_NAMES)
+
+
+def with_constants(
+    term: Callable[..., int], problem: Problem, constants: Mapping[str, Any]
+) -> Callable[..., int]:
+    """The term as a function of the values of its scope, in order."""
+    scope = scope_of(term)
+    if tuple(inspect.signature(term).parameters)[1:] == (*constants, *scope):
+        return partial(term, problem, *constants.values())
+    return lambda *values: term(problem, **constants, **dict(zip(scope, values, strict=True)))
 
 
 def evaluate(term: Callable[..., int], problem: Problem, layout: Layout, **constants: Any) -> int:

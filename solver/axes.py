@@ -8,12 +8,10 @@ numpy broadcasting joins the tables.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +20,8 @@ from meshplan.constraints.decisions import DERIVED, GRAPH_FLAGS, RECOMPUTE_FLAGS
 from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
-from meshplan.constraints.terms import scope_of
+from meshplan.constraints.terms import scope_of, with_constants
+from meshplan.solver.known import known_of
 
 Array: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -45,9 +44,6 @@ _AXIS_OF = {name: axis for axis, names in AXIS_DECISIONS.items() for name in nam
 #: A term and the constants that it is called with besides decisions (``kind``, ``part``).
 Term: TypeAlias = tuple[Callable[..., int], dict[str, Any]]
 
-#: By problem: values of terms and rules that were evaluated, for all axes and searches of it.
-_KNOWN: WeakKeyDictionary[Problem, dict[Hashable, dict[Hashable, Any]]] = WeakKeyDictionary()
-
 
 @dataclass(frozen=True, eq=False)
 class _Projection:
@@ -59,6 +55,8 @@ class _Projection:
         The decisions; none if the axis does not matter.
     distinct
         Their values.
+    codes
+        Numbers of these in :class:`Known`.
     first
         For each of these an index along the axis that has it.
     inverse
@@ -67,11 +65,13 @@ class _Projection:
 
     names: tuple[str, ...]
     distinct: list[tuple[Value, ...]]
+    codes: Index
     first: Index
     inverse: Index
 
 
-_NO_NAMES = _Projection((), [()], np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
+_NONE = np.zeros(1, dtype=np.intp)
+_NO_NAMES = _Projection((), [()], _NONE, _NONE, _NONE)
 
 
 class Axes:
@@ -105,7 +105,7 @@ class Axes:
         self.cheapest = cheapest
         self._columns: dict[str, tuple[list[Value], Index]] = {}
         self._projections: dict[tuple[str, tuple[str, ...]], _Projection] = {}
-        self._known = _KNOWN.setdefault(problem, {})
+        self._known = known_of(problem)
 
     def rows_cheapest(self) -> Axes:
         """The same axes, whose tables keep the mesh axis only."""
@@ -165,7 +165,7 @@ class Axes:
         tables: dict[tuple[_Projection, ...], Array] = {}
         for term, constants in terms:
             key = (term, *sorted(constants.items()))
-            value = partial(_evaluate, term, self.problem, constants, scope_of(term))
+            value = with_constants(term, self.problem, constants)
             parts, array = self._compact(key, scope_of(term), value, np.int64)
             tables[parts] = join(tables[parts], array) if parts in tables else array
         whole = tuple(
@@ -192,18 +192,23 @@ class Axes:
         parts = tuple(
             self._projection(axis, [n for n in scope if self._axis(n) == axis]) for axis in AXES
         )
-        order = [name for part in parts for name in part.names]
-        pick = [order.index(n) if n != "pp" else -1 for n in scope]
-        known = self._known.setdefault((key, self.pp if "pp" in scope else None), {})
-        flat = []
-        for combination in itertools.product(*(part.distinct for part in parts)):
-            value = known.get(combination)
-            if value is None:
-                values = [v for part in combination for v in part]
-                values.append(self.pp)
-                value = known[combination] = function(*(values[i] for i in pick))
-            flat.append(value)
-        return parts, np.array(flat, dtype=dtype).reshape([len(part.distinct) for part in parts])
+        values = [part.distinct for part in parts]
+        places = [
+            next((d, part.names.index(n)) for d, part in enumerate(parts) if n in part.names)
+            for n in scope
+            if n != "pp"
+        ]
+        pp_at = scope.index("pp") if "pp" in scope else None
+
+        def at(position: Sequence[int]) -> Any:
+            arguments = [values[d][position[d]][i] for d, i in places]
+            if pp_at is not None:
+                arguments.insert(pp_at, self.pp)
+            return function(*arguments)
+
+        whole_key = (key, self.pp if "pp" in scope else None)
+        table = self._known.table(whole_key, [part.codes for part in parts], at)
+        return parts, table.astype(dtype, copy=False)
 
     @staticmethod
     def _expanded(array: Any, parts: Sequence[_Projection]) -> Any:
@@ -239,7 +244,7 @@ class Axes:
         for values, more in columns[1:]:
             first, inverse = _distinct(inverse * len(values) + more, len(first) * len(values))
         distinct = list(zip(*([v[c] for c in k[first].tolist()] for v, k in columns), strict=True))
-        return _Projection(names, distinct, first, inverse)
+        return _Projection(names, distinct, self._known.codes(names, distinct), first, inverse)
 
     def _column(self, name: str) -> tuple[list[Value], Index]:
         """Values of one decision (or derived quantity) of the mesh, and which each row has."""
@@ -255,16 +260,6 @@ class Axes:
                 place = self.mesh_names.index(name)
                 self._columns[name] = _coded([row[place] for row in self.mesh])
         return self._columns[name]
-
-
-def _evaluate(
-    term: Callable[..., int],
-    problem: Problem,
-    constants: dict[str, Any],
-    scope: Sequence[str],
-    *values: Value,
-) -> int:
-    return term(problem, **constants, **dict(zip(scope, values, strict=True)))
 
 
 def _coded(values: Sequence[Value]) -> tuple[list[Value], Index]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshplan.constraints.problem import Problem
 from meshplan.solver.axes import Array, Axes
-from meshplan.solver.costs import CellCosts, MemoryCosts, StaticCosts, mtp_time_us
+from meshplan.solver.costs import MemoryCosts, StaticCosts, TimeCosts, mtp_time_us
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 
 #: Larger than any step time.
@@ -51,7 +51,7 @@ def _whole_model(problem: Problem, costs: StaticCosts) -> Array:
     return whole
 
 
-def coarse_step(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> Array:
+def coarse_step(problem: Problem, pp: int, costs: TimeCosts, ga: Array) -> Array:
     """Least step time of a cell over all splits: the mean rank, and the fullest one."""
     card = problem.model
     mtp = mtp_time_us(problem, costs)
@@ -66,14 +66,14 @@ def coarse_step(problem: Problem, pp: int, costs: CellCosts, ga: Array) -> Array
     return step
 
 
-def ends_slot(problem: Problem, costs: CellCosts, mtp: Array) -> Array:
+def ends_slot(problem: Problem, costs: TimeCosts, mtp: Array) -> Array:
     """Time of the slot with the loss; MTP shares it unless a given layout says otherwise."""
     if problem.layout_string is None:
         return costs.loss_us + mtp
     return np.maximum(costs.loss_us, mtp)
 
 
-def most_in_time(problem: Problem, costs: CellCosts, budget: Array) -> Array:
+def most_in_time(problem: Problem, costs: TimeCosts, budget: Array) -> Array:
     """Most layers that one rank runs in ``budget`` us, the fastest kinds first, for each cell."""
     counts = np.array([problem.kind_counts[kind] for kind in problem.kinds], dtype=np.int64)
     times = np.stack([costs.layer_us[kind] for kind in problem.kinds], axis=1)
@@ -87,7 +87,7 @@ def most_in_time(problem: Problem, costs: CellCosts, budget: Array) -> Array:
     return layers
 
 
-def once_us(costs: CellCosts, most: Array | int, bottleneck: Array) -> Array:
+def once_us(costs: TimeCosts, most: Array | int, bottleneck: Array) -> Array:
     """Exposed exchange, optimizer and overhead of a step."""
     exchange = most * costs.exchange_us + costs.exchange_ends_us
     exposed: Array = np.maximum(-(-3 * exchange // 10), -(-(2 * exchange - bottleneck) // 2))

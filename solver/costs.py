@@ -38,7 +38,7 @@ from meshplan.constraints.memory.static import (
 from meshplan.constraints.memory.working import loss_working
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
-from meshplan.solver.axes import Array, Axes
+from meshplan.solver.axes import AXES, Array, Axes
 from meshplan.solver.time.ends import embedding_us, loss_us, mtp_projection_us, p2p_us
 from meshplan.solver.time.host import OVERLAP_TANGENTS, host_us
 from meshplan.solver.time.offload import transfers_us, with_transfers_us
@@ -72,6 +72,30 @@ class _Tables:
 
         return self._map(pick)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Several lists of cells as one."""
+        return parts[0]._with(parts, np.concatenate)
+
+    def _with(self, parts: Sequence[Any], function: Callable[[list[Array]], Array]) -> Self:
+        """A function of the arrays of all ``parts``, field by field."""
+        mapped: dict[str, Any] = {}
+        for field in fields(self):
+            values = [getattr(part, field.name) for part in parts]
+            first = values[0]
+            if isinstance(first, dict):
+                mapped[field.name] = {kind: function([v[kind] for v in values]) for kind in first}
+            elif isinstance(first, tuple):
+                each = enumerate(first)
+                mapped[field.name] = tuple(
+                    one._with([v[i] for v in values], function) for i, one in each
+                )
+            elif isinstance(first, _Tables):
+                mapped[field.name] = first._with(values, function)
+            else:
+                mapped[field.name] = function(values)
+        return type(self)(**mapped)
+
     def rows(self, start: int, stop: int) -> Self:
         """The same costs for some rows of the mesh axis."""
         return self._map(lambda array: array[start:stop] if array.shape[0] > 1 else array)
@@ -81,18 +105,7 @@ class _Tables:
         return self._map(lambda array: array[chosen])
 
     def _map(self, function: Callable[[Array], Array]) -> Self:
-        mapped: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, dict):
-                mapped[field.name] = {kind: function(array) for kind, array in value.items()}
-            elif isinstance(value, tuple):
-                mapped[field.name] = tuple(one._map(function) for one in value)
-            elif isinstance(value, _Tables):
-                mapped[field.name] = value._map(function)
-            else:
-                mapped[field.name] = function(value)
-        return type(self)(**mapped)
+        return self._with([self], lambda arrays: function(arrays[0]))
 
     def vectors(self) -> list[Array]:
         """All cost arrays, in a fixed order."""
@@ -143,7 +156,7 @@ class MemoryCosts(_Tables):
     static
         Weights, gradients and optimizer state.
     updates
-        What the optimizer step adds while it updates one group of parameters; none if nothing.
+        What the optimizer step adds while it updates one group of parameters.
     host
         Optimizer state in host memory.
     activation, offloaded
@@ -165,8 +178,8 @@ class MemoryCosts(_Tables):
 
 
 @dataclass(frozen=True, eq=False)
-class CellCosts(MemoryCosts):
-    """Memory and time constants of cells.
+class TimeCosts(_Tables):
+    """Time constants of cells, in microseconds.
 
     Attributes
     ----------
@@ -208,19 +221,24 @@ class CellCosts(MemoryCosts):
             time = with_transfers_us(time, self.copies_us[kind], way, np.maximum)
         return time
 
-    def memory_vectors(self) -> list[Array]:
-        """The arrays that decide memory, in a fixed order."""
-        memory = {field.name: getattr(self, field.name) for field in fields(MemoryCosts)}
-        return MemoryCosts(**memory).vectors()
+    @property
+    def fastest_us(self) -> Array:
+        """Time of the fastest kind of layer."""
+        return least(list(self.layer_us.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class CellCosts(TimeCosts, MemoryCosts):
+    """Memory and time constants of cells."""
 
     def any_vpp(self) -> CellCosts:
         """The same with the least transfer over all virtual pipeline degrees, for bounds."""
         return replace(self, p2p_us=self.p2p_us.min(axis=5, keepdims=True))
 
-    @property
-    def fastest_us(self) -> Array:
-        """Time of the fastest kind of layer."""
-        return least(list(self.layer_us.values()))
+    def memory_vectors(self) -> list[Array]:
+        """The arrays that decide memory, in a fixed order."""
+        memory = {field.name: getattr(self, field.name) for field in fields(MemoryCosts)}
+        return MemoryCosts(**memory).vectors()
 
 
 def memory_costs(axes: Axes) -> MemoryCosts:
@@ -230,29 +248,41 @@ def memory_costs(axes: Axes) -> MemoryCosts:
     static = replace(static, output=static.output + table(output_dummy_gradient))
     overhead = axes.total((term, {}) for term in (*INSIDE_TERMS, *OUTSIDE_TERMS))
     overhead = overhead + workspaces(problem) + context(problem) + communicator(axes.pp)
-    updates = (_static(axes, (part,)) for part in UPDATE_PARTS)
+    working = axes.largest((term, {}) for term in WORKING_TERMS)
+    if problem.training.activation_offload:
+        working = working + table(offload_staging)
     return MemoryCosts(
         static=static,
-        updates=tuple(one for one in updates if any(array.any() for array in one.vectors())),
+        updates=tuple(_static(axes, (part,)) for part in UPDATE_PARTS),
         host=_static(axes, (HOST_PART,)),
         activation={kind: _activation(axes, kind) for kind in problem.cost_kinds},
-        offloaded={kind: table(offloaded_activation, kind=kind) for kind in problem.cost_kinds},
+        offloaded=offloaded_costs(axes),
         overhead=overhead,
-        working=axes.largest((term, {}) for term in WORKING_TERMS) + table(offload_staging),
+        working=working,
         loss=table(loss_working),
     )
 
 
 def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
     """Tabulate the time constants over the axes, beside the memory constants."""
+    parts = (memory, time_costs(axes, memory.offloaded))
+    return CellCosts(**{f.name: getattr(part, f.name) for part in parts for f in fields(part)})
+
+
+def time_costs(
+    axes: Axes, offloaded: dict[LayerKind, Array], *, between_slots: bool = True
+) -> TimeCosts:
+    """Tabulate the time constants over the axes; those between slots only if wanted.
+
+    ``offloaded`` are the activations on the host (:func:`offloaded_costs`).
+    """
     problem, card, table = axes.problem, axes.problem.model, axes.table
     exchange_ends, optimizer_ends = table(ends_exchange_us), table(ends_optimizer_us)
     if card.mtp_layers:
         exchange_ends = exchange_ends + table(mtp_expert_exchange_us)
         optimizer_ends = optimizer_ends + table(mtp_expert_optimizer_us)
-    transfers = {kind: transfers_us(problem, moved) for kind, moved in memory.offloaded.items()}
-    return CellCosts(
-        **{field.name: getattr(memory, field.name) for field in fields(MemoryCosts)},
+    transfers = {kind: transfers_us(problem, moved) for kind, moved in offloaded.items()}
+    return TimeCosts(
         gpu_us={kind: layer_gpu_us(axes, kind) for kind in problem.cost_kinds},
         host_us={kind: table(host_us, kind=kind) for kind in problem.cost_kinds},
         copies_us={kind: copies for kind, (copies, _) in transfers.items()},
@@ -260,7 +290,7 @@ def cell_costs(axes: Axes, memory: MemoryCosts) -> CellCosts:
         first_us=table(embedding_us),
         loss_us=(1 + card.mtp_layers) * table(loss_us),
         mtp_us=table(mtp_projection_us),
-        p2p_us=table(p2p_us),
+        p2p_us=table(p2p_us) if between_slots else _nothing(),
         exchange_us=_per_layer(axes, dense_exchange_us, expert_exchange_us),
         exchange_ends_us=exchange_ends,
         optimizer_us=_per_layer(axes, dense_optimizer_us, expert_optimizer_us),
@@ -275,7 +305,7 @@ def _per_layer(axes: Axes, dense: Callable[..., int], expert: Callable[..., int]
     )
 
 
-def mtp_time_us(problem: Problem, costs: CellCosts) -> Array:
+def mtp_time_us(problem: Problem, costs: TimeCosts) -> Array:
     """Time of all MTP layers with their projections, for one micro-batch."""
     card = problem.model
     if not card.mtp_layers:
@@ -311,6 +341,18 @@ def _static(axes: Axes, parts: Sequence[str]) -> StaticCosts:
         output=sums(output_static),
         mtp=sums(mtp_dense_static, mtp_expert_static),
     )
+
+
+def _nothing() -> Array:
+    """Zero wherever one looks."""
+    return np.zeros((1,) * len(AXES), dtype=np.int64)
+
+
+def offloaded_costs(axes: Axes) -> dict[LayerKind, Array]:
+    """Activations on the host, by kind; without any the term, which reads much, is left alone."""
+    if not axes.problem.training.activation_offload:
+        return {kind: _nothing() for kind in axes.problem.cost_kinds}
+    return {kind: axes.table(offloaded_activation, kind=kind) for kind in axes.problem.cost_kinds}
 
 
 def _activation(axes: Axes, kind: LayerKind) -> Array:

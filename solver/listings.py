@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
+from meshplan.solver.cells import Region
 from meshplan.solver.found import Found, InternalError, to_layout
 from meshplan.solver.judge import violations
 from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.ranking import fastest_tuples, pareto_front
-from meshplan.solver.regions import Region
 from meshplan.solver.relaxations import relaxations
-from meshplan.solver.results import Alternative, Plan, Relaxation
+from meshplan.solver.results import Alternative, Plan
 from meshplan.solver.search import Search
 
 
@@ -36,6 +37,10 @@ class Wanted:
     pareto_within: float | None = None
     binding: bool = False
 
+    def reach(self, tolerance: float) -> float | None:
+        """How much slower than the fastest layout what is shown may be; None for no limit."""
+        return None if self.top else max(tolerance, self.pareto_within or 0)
+
 
 #: Nothing but the plan.
 NOTHING = Wanted()
@@ -57,25 +62,32 @@ def with_listings(
     """
     within = wanted.pareto_within
     fastest = round(plan.proof.objective * 1_000_000)
+    started = time.monotonic() - plan.proof.wall_s
+
+    def tell(phase: str) -> None:
+        if progress is not None:
+            objective = plan.proof.objective
+            progress(Progress(time.monotonic() - started, objective, objective, 0.0, phase))
+
+    def top() -> dict[str, Any]:
+        found = fastest_tuples(search, regions, wanted.top, tell)
+        return {"top": _alternatives(plan.problem, found)}
 
     def front() -> dict[str, Any]:
         assert within is not None
-        found = pareto_front(search, regions, int(fastest * (1 + within)))
+        found = pareto_front(search, regions, int(fastest * (1 + within)), tell)
         return {"pareto": _alternatives(plan.problem, found)}
 
-    jobs: dict[str, Callable[[], dict[str, Any]]] = {}
-    if wanted.top:
-        jobs["top"] = lambda: {
-            "top": _alternatives(plan.problem, fastest_tuples(search, regions, wanted.top))
-        }
-    if within is not None:
-        jobs["pareto"] = front
-    if wanted.binding:
-        jobs["binding"] = lambda: {"relaxations": _relaxed(plan, search.deadline, progress)}
+    def relaxed() -> dict[str, Any]:
+        found = relaxations(plan, started=started, deadline=search.deadline, progress=progress)
+        return {"relaxations": tuple(found)}
+
+    jobs = {"top": top, "pareto": front, "binding": relaxed}
+    asked = {"top": wanted.top > 0, "pareto": within is not None, "binding": wanted.binding}
     for name, job in jobs.items():
-        if progress is not None:
-            objective = plan.proof.objective
-            progress(Progress(plan.proof.wall_s, objective, objective, 0.0, name))
+        if not asked[name]:
+            continue
+        tell(name)
         try:
             plan = replace(plan, **job())
         except (LimitReached, KeyboardInterrupt):
@@ -83,12 +95,6 @@ def with_listings(
     if any(one.status == "unknown" for one in plan.relaxations):
         plan = replace(plan, unfinished=(*plan.unfinished, "binding"))
     return plan
-
-
-def _relaxed(
-    plan: Plan, deadline: float | None, progress: Callable[[Progress], None] | None
-) -> tuple[Relaxation, ...]:
-    return tuple(relaxations(plan, deadline=deadline, progress=progress))
 
 
 def _alternatives(problem: Problem, plans: Sequence[Found]) -> tuple[Alternative, ...]:

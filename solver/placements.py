@@ -7,19 +7,22 @@ Where they leave too many, the program decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
 
+from meshplan.constraints.layout import Slot
+from meshplan.constraints.pipeline import kind_counts
 from meshplan.constraints.problem import Problem
 from meshplan.solver.axes import Array
 from meshplan.solver.bounds import NEVER
 from meshplan.solver.costs import CellCosts, StaticCosts, mtp_time_us
+from meshplan.solver.known import twin
 from meshplan.solver.rank_bounds import Bounds
-from meshplan.solver.shapes import Shape
+from meshplan.solver.shapes import Shape, least_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 
@@ -79,6 +82,42 @@ def _narrowed(layers: int, ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int
     )
 
 
+def _all_ranges(problem: Problem, shape: Shape) -> tuple[tuple[int, int], ...]:
+    """Fewest and most layers that each rank of a shape can hold in some split."""
+    fewest = [least_layers(shape, rank) for rank in range(shape.pp)]
+    spare = problem.model.layers - sum(fewest)
+    return tuple((least, least + spare) for least in fewest)
+
+
+def number_of_placements(problem: Problem, shape: Shape) -> int:
+    """Splits of the search space that have this shape."""
+    if fixed_slots(problem, shape.pp, shape.vpp) is not None:
+        return 1
+    return _number(problem.model.layers, _all_ranges(problem, shape))
+
+
+def every_placement(problem: Problem, shape: Shape) -> Iterator[Array]:
+    """:attr:`Placements.slot_kinds` of all splits of a shape, so many at a time as are few."""
+    fixed = fixed_slots(problem, shape.pp, shape.vpp)
+    if fixed is not None:
+        yield _given(problem, shape, fixed).slot_kinds
+        return
+    open_ = [_all_ranges(problem, shape)]
+    while open_:
+        ranges = open_.pop()
+        if any(low > high for low, high in ranges):
+            continue
+        if _number(problem.model.layers, ranges) <= MOST_PLACEMENTS:
+            yield _slot_kinds(problem, shape, _counts(problem.model.layers, ranges))
+            continue
+        # Fix the layers of one more rank.
+        rank = next(i for i, (low, high) in enumerate(ranges) if low < high)
+        low, high = ranges[rank]
+        for count in range(high, low - 1, -1):
+            fixed_rank = (*ranges[:rank], (count, count), *ranges[rank + 1 :])
+            open_.append(_narrowed(problem.model.layers, fixed_rank))
+
+
 @lru_cache(maxsize=32)
 def placements(
     problem: Problem, shape: Shape, ranges: tuple[tuple[int, int], ...]
@@ -91,6 +130,14 @@ def placements(
         return None
     counts = _counts(layers, ranges)
     return Placements(counts, _slot_kinds(problem, shape, counts))
+
+
+def _given(problem: Problem, shape: Shape, fixed: Sequence[Slot]) -> Placements:
+    """The one placement of a split that the scenario fixes."""
+    counts = [kind_counts(problem.model, slot) for slot in fixed]
+    kinds = np.array([[[each[kind] for kind in problem.kinds] for each in counts]], dtype=np.int64)
+    by_rank = [sum(slot.count for slot in fixed[rank :: shape.pp]) for rank in range(shape.pp)]
+    return Placements(np.array([by_rank], dtype=np.int64), kinds)
 
 
 def _slot_kinds(problem: Problem, shape: Shape, counts: Array) -> Array:
@@ -133,21 +180,25 @@ def exact_bounds(
 
     :data:`IMPOSSIBLE` where no placement lies within the limits.
     """
-    if fixed_slots(problem, shape.pp, shape.vpp) is not None:
-        return None
-    bounds = Bounds(problem, (shape,), costs, np.array([ga]))
-    within_limits = bounds.rank_ranges(most_peak, most_step)
-    if within_limits is None:
-        return IMPOSSIBLE
-    ranges = _narrowed(problem.model.layers, within_limits)
-    if any(low > high for low, high in ranges):
-        return IMPOSSIBLE
-    all_ = placements(problem, replace(shape, level=0, extra=0), ranges)
+    fixed = fixed_slots(problem, shape.pp, shape.vpp)
+    if fixed is not None:
+        if mtp_slot(problem, shape) != len(fixed) - 1:
+            return None
+        all_: Placements | None = _given(problem, shape, fixed)
+    else:
+        bounds = Bounds(problem, (shape,), costs, np.array([ga]))
+        within_limits = bounds.rank_ranges(most_peak, most_step)
+        if within_limits is None:
+            return IMPOSSIBLE
+        ranges = _narrowed(problem.model.layers, within_limits)
+        if any(low > high for low, high in ranges):
+            return IMPOSSIBLE
+        all_ = placements(twin(problem), replace(shape, level=0, extra=0), ranges)
     if all_ is None:
         return None
-    step = _steps(problem, shape, costs, ga, all_.slot_kinds)
+    step = placement_steps(problem, shape, costs, ga, all_.slot_kinds)
     within = np.flatnonzero(step <= most_step)
-    peak = _peaks(problem, shape, costs, all_.slot_kinds[within], most_peak)
+    peak = placement_peaks(problem, shape, costs, all_.slot_kinds[within], most_peak)
     fits = peak <= most_peak
     within, peak = within[fits], peak[fits]
     if not len(within):
@@ -167,7 +218,9 @@ def _vector(problem: Problem, values: dict) -> Array:  # type: ignore[type-arg]
     return np.array([int(values[kind][0]) for kind in problem.kinds], dtype=np.int64)
 
 
-def _steps(problem: Problem, shape: Shape, costs: CellCosts, ga: int, slot_kinds: Array) -> Array:
+def placement_steps(
+    problem: Problem, shape: Shape, costs: CellCosts, ga: int, slot_kinds: Array
+) -> Array:
     """Step time of every placement."""
     p2p = int(costs.p2p_us[0])
     slots = slot_kinds @ _vector(problem, costs.layer_us) + p2p
@@ -183,7 +236,7 @@ def _steps(problem: Problem, shape: Shape, costs: CellCosts, ga: int, slot_kinds
     return total + STEP_OVERHEAD_US
 
 
-def _peaks(
+def placement_peaks(
     problem: Problem, shape: Shape, costs: CellCosts, slot_kinds: Array, most_peak: int
 ) -> Array:
     """Peak memory of every placement; :data:`NEVER` where it is more, or the hosts lack room."""
@@ -241,4 +294,14 @@ def _held(problem: Problem, static: StaticCosts, rank: int, last: bool, kinds: A
     return whole
 
 
-__all__ = ["IMPOSSIBLE", "Exact", "Placements", "exact_bounds", "placements"]
+__all__ = [
+    "IMPOSSIBLE",
+    "Exact",
+    "Placements",
+    "every_placement",
+    "exact_bounds",
+    "number_of_placements",
+    "placement_peaks",
+    "placement_steps",
+    "placements",
+]

@@ -272,6 +272,8 @@ class _Program:
     def _is_less_than_backward(self, rank: int, cell: int, update: StaticCosts) -> bool:
         """Whether the activations always need more than this part of the optimizer step."""
         costs = self.costs
+        if not any(int(array[cell]) for array in update.vectors()):
+            return True
         ends = self._held(update, rank, cell, ())
         return (
             any(min(vector) >= 1 for vector in self.shape.moments(rank))

@@ -13,6 +13,7 @@ from meshplan.constraints.pipeline import kind_counts, rank_slots
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import Array, Mask
+from meshplan.solver.known import twin
 from meshplan.solver.shapes import Shape, least_layers, main_kind, most_layers, mtp_slot
 from meshplan.solver.space import fixed_slots
 from meshplan.solver.windows import rank_kind_ranges
@@ -77,13 +78,17 @@ def _mapped(tables: Sequence[RankTables], function: Any) -> RankTables:
     return RankTables(**mapped)
 
 
-@lru_cache(maxsize=1024)
 def rank_tables(problem: Problem, shape: Shape, most: int) -> RankTables:
     """Tables of all ranks of a shape, none of which holds more than ``most`` layers.
 
     The numbers of layers are the same for all shapes of a pipeline degree, but a split that the
     scenario fixes leaves each rank one.
     """
+    return _rank_tables(twin(problem), shape, most)
+
+
+@lru_cache(maxsize=1024)
+def _rank_tables(problem: Problem, shape: Shape, most: int) -> RankTables:
     fixed = fixed_slots(problem, shape.pp, shape.vpp)
     others = tuple(kind for kind in problem.kinds if kind != main_kind(problem))
     moments = _moments(shape)

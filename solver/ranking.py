@@ -6,13 +6,13 @@ where no bound can still matter, so that nothing is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from meshplan.constraints.problem import QUANTA_PER_GIB
+from meshplan.solver.cells import DISTINCT, UNLIMITED, Cell, Region, in_order
 from meshplan.solver.found import Found, canonical_key
-from meshplan.solver.regions import DISTINCT, UNLIMITED, Cell, Region, in_order
 from meshplan.solver.search import Search
 
 #: Cells that are refined first, at least; each round refines four times as many.
@@ -26,15 +26,15 @@ def degree_tuple(decisions: dict[str, int | str]) -> tuple[int, ...]:
 
 
 def in_order_of_bounds(
-    search: Search, regions: Sequence[Region], dp: int | None = None
+    search: Search, regions: Sequence[Region], dp: int | None = None, last: int = UNLIMITED
 ) -> Iterator[tuple[int, Cell]]:
-    """All cells (with this ``dp``), by the bound of their scaled step time, refined as needed."""
+    """Cells (with this ``dp``) whose bound of the scaled step time is at most ``last``, by it."""
     rows = None if dp is None else (lambda region: region.dp == dp)
     chosen = [r.bounds if dp is None else r.bounds[r.dp[r.indices[0]] == dp] for r in regions]
     coarse = np.sort(np.concatenate(chosen)) if chosen else np.zeros(0)
     done, cells = -1, _FIRST_ROUND
-    while done < UNLIMITED and len(coarse):
-        most = int(coarse[cells]) if cells < len(coarse) else UNLIMITED
+    while done < last and len(coarse):
+        most = min(int(coarse[cells]), last) if cells < len(coarse) else last
         if most > done:
             pools = search.space.pools(regions, most, rows)
             for bound, cell in in_order(pools, [pool.least for pool in pools]):
@@ -44,8 +44,13 @@ def in_order_of_bounds(
         cells *= _GROWTH
 
 
-def fastest_tuples(search: Search, regions: Sequence[Region], count: int) -> list[Found]:
-    """The ``count`` fastest degree tuples, each with its fastest plan, in order: proved."""
+def fastest_tuples(
+    search: Search, regions: Sequence[Region], count: int, tell: Callable[[str], None]
+) -> list[Found]:
+    """The ``count`` fastest degree tuples, each with its fastest plan, in order: proved.
+
+    ``tell`` is called with how far it is.
+    """
     best: dict[tuple[int, ...], Found] = {}
 
     def step(degrees: tuple[int, ...]) -> int:
@@ -55,6 +60,8 @@ def fastest_tuples(search: Search, regions: Sequence[Region], count: int) -> lis
         last = sorted(map(step, best))[count - 1] if len(best) >= count else UNLIMITED
         if bound >= last:
             break
+        done = f"{min(len(best), count)} of {count} found"
+        tell(f"top: {done}, none missed up to {bound / 1e6:.4g} s")
         pool, index = cell
         degrees = pool.region.degrees[int(pool.indices[0][index])]
         most = min(last, step(degrees)) - 1 if degrees in best else last - 1
@@ -69,7 +76,9 @@ def fastest_tuples(search: Search, regions: Sequence[Region], count: int) -> lis
     return ordered[:count]
 
 
-def pareto_front(search: Search, regions: Sequence[Region], most: int) -> list[Found]:
+def pareto_front(
+    search: Search, regions: Sequence[Region], most: int, tell: Callable[[str], None]
+) -> list[Found]:
     """Plans of which none is better in throughput, DP and memory (whole GiB) at once: all of them.
 
     From the whole memory downwards, GiB by GiB: for each DP the fastest plan within that memory, if
@@ -80,6 +89,8 @@ def pareto_front(search: Search, regions: Sequence[Region], most: int) -> list[F
     ----------
     most
         Scaled step time up to which plans are looked at.
+    tell
+        Called with how far it is.
 
     Returns
     -------
@@ -93,7 +104,11 @@ def pareto_front(search: Search, regions: Sequence[Region], most: int) -> list[F
     while True:
         best: list[Found] = []  # at this capacity, each faster than those before, with less DP
         below = most + 1
-        for dp in degrees:
+        for number, dp in enumerate(degrees, 1):
+            tell(
+                f"pareto: within {search.capacity // QUANTA_PER_GIB} GiB, dp {dp} "
+                f"({number} of {len(degrees)}); {len(front) + len(best)} plans"
+            )
             known = fastest[dp]
             if known is not None and known.peak > search.capacity:
                 excluded[dp], known = search.scaled_step(known), None
@@ -108,13 +123,13 @@ def pareto_front(search: Search, regions: Sequence[Region], most: int) -> list[F
             return _undominated(search, front)
         front += best
         capacity = (max(_whole_gib(found) for found in best) - 1) * QUANTA_PER_GIB
-        search.space.capacity = search.capacity = capacity
+        search.lower_capacity(capacity)
 
 
 def _fastest_of(search: Search, regions: Sequence[Region], dp: int, below: int) -> Found | None:
     """The fastest plan with this DP whose scaled step is less than ``below``."""
     best: Found | None = None
-    for bound, cell in in_order_of_bounds(search, regions, dp):
+    for bound, cell in in_order_of_bounds(search, regions, dp, below - 1):
         if bound >= below:
             break
         found = search.best_of(cell, below - 1, search.capacity)

@@ -41,6 +41,7 @@ class _Relaxed:
 def relaxations(
     plan: Plan,
     *,
+    started: float | None = None,
     deadline: float | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Iterator[Relaxation]:
@@ -53,24 +54,29 @@ def relaxations(
     ----------
     plan
         A proved plan.
+    started
+        ``time.monotonic()`` from which progress counts; by default now.
     deadline
         Of ``time.monotonic()``; what is not solved by then has the status ``unknown``.
     """
-    started = time.monotonic()
+    began = time.monotonic() if started is None else started
     base_s = plan.proof.objective / _largest_batch(plan.problem)
     yield _tolerance(plan)
-    for relaxed in _each(plan):
+    every = list(_each(plan))
+    for number, relaxed in enumerate(every, 1):
+        phase = f"relaxing {relaxed.key} ({number} of {len(every)})"
 
-        def report(best: int | None, bound: int, key: str = relaxed.key) -> None:
+        def report(best: int | None, bound: int, phase: str = phase) -> None:
             if progress is not None:
                 gap = None if best is None else (best - bound) / best
                 incumbent = None if best is None else best / 1e6
-                elapsed = time.monotonic() - started
-                progress(Progress(elapsed, incumbent, bound / 1e6, gap, f"relaxing {key}"))
+                elapsed = time.monotonic() - began
+                progress(Progress(elapsed, incumbent, bound / 1e6, gap, phase))
 
         search = Search(
-            relaxed.problem, capacity=relaxed.capacity, deadline=deadline, report=report
+            relaxed.problem, capacity=relaxed.capacity, deadline=deadline, report=report, reach=0
         )
+        search.start_from(plan.layout)
         yield _solved(relaxed, search, base_s)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from meshplan.constraints.problem import Problem
+from meshplan.solver.known import twin
 from meshplan.solver.rank_bounds import Bounds
 from meshplan.solver.rank_tables import RankTables, rank_tables, stacked, thriftiest
 from meshplan.solver.shapes import free_shapes, live_class
@@ -34,7 +35,7 @@ class AnyVppBounds(Bounds):
     def _tables(self, top: int) -> RankTables:
         return stacked(
             [
-                _thriftiest(self.problem, shape.pp, self.degrees, shape.level, top)
+                _thriftiest(twin(self.problem), shape.pp, self.degrees, shape.level, top)
                 for shape in self.shapes
             ]
         )

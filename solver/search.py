@@ -17,33 +17,38 @@ Every plan is costed again by :mod:`~meshplan.solver.judge` before it is returne
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
-from meshplan.constraints.layout import Value
+from meshplan.constraints.decisions import DECISIONS
+from meshplan.constraints.layout import Layout, Value
 from meshplan.constraints.memory.verdict import fills_host
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.rule import Rule
 from meshplan.solver.axes import Array, Mask
-from meshplan.solver.found import Found, InternalError, canonical_key, to_layout
-from meshplan.solver.judge import active_rules, cost
-from meshplan.solver.placements import IMPOSSIBLE, exact_bounds
-from meshplan.solver.program import Answer, Goal, solve_program
-from meshplan.solver.rank_bounds import Bounds
+from meshplan.solver.cell_solver import CellSolver
+from meshplan.solver.cells import UNLIMITED, Cell, Pool, Region, in_order
+from meshplan.solver.found import Found, canonical_key
+from meshplan.solver.judge import active_rules, cost, violations
 from meshplan.solver.refuted import Refuted, memory_vectors
-from meshplan.solver.regions import UNLIMITED, Cell, Pool, Region, Space, in_order
+from meshplan.solver.regions import Space
 
 #: Cells that the first round of deepening looks at, at least; each round looks at twice as many.
 _FIRST_ROUND = 256
 #: Growth of the step-time limit from one round of deepening to the next, at least.
 _GROWTH = 1.02
-#: Share of the memory that the cells of :meth:`Search.first_good_plans` need at most, and how many
-#: of them are tried for each pipeline degree.
-_ROOMY = 0.7
-_TRIED = 2
+#: Share of the memory that the cells of :meth:`Search._good_plan` need at most, how many of them
+#: are looked at in each region, and how many are tried.
+_ROOMY = 0.9
+_SCREENED = 256
+_TRIED = 4
+#: Mesh rows of each pipeline degree that are looked at before all others, wave after wave.
+_WAVES = (24,)
+#: Times as many are few: these are looked at all at once.
+_FEW = 4
 #: Cells of a pipeline degree that a mere search for feasibility tries first.
 _ROOMIEST = 16
 #: How far beyond the limit of its round a program may look for a plan.
@@ -52,8 +57,21 @@ _WIDER = 1.3
 _ROUNDS = (0.1, 0.3, 1)
 
 
-class Search:
-    """One search; :meth:`run` is the algorithm."""
+class Search(CellSolver):
+    """One search.
+
+    Parameters
+    ----------
+    rules, pins, capacity
+        What holds; by default what the problem says.
+    deadline
+        ``time.monotonic()`` after which :class:`~meshplan.solver.progress.LimitReached` is raised.
+    report
+        Called with the best scaled step time so far and its lower bound.
+    reach
+        How much slower than the fastest plan the slowest plans may be that are asked for, as a
+        fraction; None if there is no limit.
+    """
 
     def __init__(
         self,
@@ -64,20 +82,17 @@ class Search:
         capacity: int | None = None,
         deadline: float | None = None,
         report: Callable[[int | None, int], None] | None = None,
+        reach: float | None = None,
     ) -> None:
-        self.problem = problem
-        self.capacity = problem.capacity if capacity is None else capacity
-        self.space = Space(
+        space = Space(
             problem,
             tuple(active_rules(problem) if rules is None else rules),
             problem.pinned if pins is None else pins,
-            self.capacity,
+            problem.capacity if capacity is None else capacity,
             deadline,
         )
-        self.statistics = self.space.statistics
-        self.deadline = deadline
-        self.report = report
-        self.refuted = Refuted()
+        super().__init__(space)
+        self.report, self.reach = report, reach
         #: Memory of cells that do not fit, however long the step.
         self.overfull = Refuted()
         self.best: Found | None = None
@@ -85,83 +100,33 @@ class Search:
         self.ceiling: int | None = None
         self.bound = 0
 
-    # -- the programs ----------------------------------------------------------------------------
-
-    def _solve(
-        self, cell: Cell, minimise: str, most: int, peak: int, least: int = 0
-    ) -> Found | None:
-        """Plan of one cell with the best split, or None if none lies within the limits.
-
-        ``least`` is a lower bound of the peak.
-        """
-        pool, index = cell
-        gbs = int(pool.scale[index])
-        most_step = int(self.space.unscaled(most, pool.scale[index]))
-        vector = pool.vectors[index]
-        if self.refuted.excludes(pool.shape, gbs, vector, most_step, peak):
-            return None
-        single = pool.take(np.array([index]))
-        least = int(pool.step[index]) if minimise == "step" else least
-        answer = self._answer(single, Goal(minimise, [most_step], peak, least))
-        if answer is None:
-            self.refuted.add(pool.shape, gbs, vector, most_step, peak)
-            return None
-        if answer.proved and minimise == "step":
-            self.refuted.add(pool.shape, gbs, vector, answer.objective - 1, peak)
-        elif answer.proved:
-            self.refuted.add(pool.shape, gbs, vector, most_step, answer.objective - 1)
-        return self._found(single, answer, minimise)
-
-    def _answer(self, cell: Pool, goal: Goal) -> Answer | None:
-        """Best split of one cell, from all its placements if they are few, else by a program."""
-        problem, shape, ga = self.problem, cell.shape, int(cell.ga[0])
-        most_step = int(goal.most_step[0])
-        exact = exact_bounds(problem, shape, cell.costs, ga, most_step, goal.most_peak)
-        if exact is IMPOSSIBLE:
-            return None
-        if exact is not None:
-            step = goal.minimise == "step"
-            objective = exact.step if step else exact.peak
-            slots = shape.slots(
-                exact.fastest if step else exact.leanest, mtp=problem.model.mtp_layers > 0
-            )
-            return Answer(0, slots, objective, objective, proved=True)
-        limit = 1e6 if self.deadline is None else self.deadline - time.monotonic()
-        self.statistics.programs += 1
-        return solve_program(problem, shape, cell.costs, [ga], goal, limit)
-
-    def _found(self, pool: Pool, answer: Answer, minimised: str) -> Found:
-        """The plan of an answer, costed again without the solver.
-
-        Raises
-        ------
-        InternalError
-            If the two disagree.
-        """
-        decisions = pool.decisions(answer.cell)
-        layout = to_layout(decisions, answer.slots)
-        spent = cost(self.problem, layout)
-        found = Found(decisions, answer.slots, spent.time.step_us, spent.peak)
-        confirmed = found.step if minimised == "step" else found.peak
-        no_room = fills_host(self.problem, spent.ranks)
-        if confirmed != answer.objective or found.peak > self.capacity or no_room:
-            raise InternalError(
-                f"the solver's {minimised} is {answer.objective} and the checker's {confirmed} "
-                f"(peak {found.peak} of {self.capacity}) for {layout}"
-            )
-        return found
-
-    def best_of(self, cell: Cell, most: int, peak: int) -> Found | None:
-        """The fastest plan of one cell within a scaled step time and a peak, if there is one."""
-        return self._solve(cell, "step", most, peak)
-
     def best_step(self) -> int | None:
         """Scaled step time that a plan must beat: of the best so far, else the ceiling."""
         return self.ceiling if self.best is None else self.scaled_step(self.best)
 
-    def scaled_step(self, found: Found) -> int:
-        """Step time of a plan scaled to the largest batch."""
-        return -(-found.step * self.space.largest_batch // int(found.decisions["gbs"]))
+    def lower_capacity(self, capacity: int) -> None:
+        """Go on with less memory; bounds that were worked out for more of it still hold."""
+        assert capacity <= self.capacity
+        self.space.capacity = self.capacity = capacity
+
+    def start_from(self, layout: Layout) -> None:
+        """Begin with a layout that is one of the space, if it is legal and fits."""
+        if violations(self.problem, layout):
+            return
+        spent = cost(self.problem, layout)
+        if spent.peak <= self.capacity and not fills_host(self.problem, spent.ranks):
+            decisions = {name: layout.value(name) for name in DECISIONS}
+            self.take(Found(decisions, layout.slots, spent.time.step_us, spent.peak))
+
+    def must_beat(self, step: int) -> None:
+        """Look for plans that are faster than a scaled step time only."""
+        self.ceiling, self.space.most = step, step - 1
+
+    def take(self, found: Found) -> None:
+        """Make a plan the best one; what is out of reach of it is not wanted any more."""
+        self.best = found
+        if self.reach is not None:
+            self.space.most = int(self.scaled_step(found) * (1 + self.reach))
 
     # -- feasibility -----------------------------------------------------------------------------
 
@@ -175,13 +140,37 @@ class Search:
         return any(self._any_fits(self.space.pools([region], UNLIMITED)) for region in regions)
 
     def regions(self) -> list[Region]:
-        """All regions; on the way some plan is looked for, as a limit for what follows."""
-        regions = []
-        for region in self.space.each_region():
-            regions.append(region)
-            if self.best is None and self.first_plan(region):
-                self._tell(self.best_step())
-        return regions
+        """Regions with all cells that may be wanted, by pipeline degree.
+
+        On the way good plans are looked for, first among the rows with the least bounds: rows and
+        cells that are out of ``reach`` then need no tables.
+        """
+        found: list[Region] = []
+        if self.reach is None:
+            for region in self.space.each_region():
+                found.append(region)
+                self._improve(region)
+            return found
+        bounded = [(self.space.least_step(rows), rows) for rows in self.space.each_rows()]
+        bounded.sort(key=lambda item: int(item[0].min()))
+        for number in (None,) if self.best_step() is not None else (*_WAVES, None):
+            for i, (least, rows) in enumerate(bounded):
+                near = np.flatnonzero(least <= self.space.most)
+                near = near[np.argsort(least[near], kind="stable")]
+                chosen, left = _spread(near, number)
+                bounded[i] = least[left], rows.some(left)
+                part = self.space.region(rows.some(chosen)) if len(chosen) else None
+                if part is not None:
+                    found.append(part)
+                    self._improve(part)
+        return sorted(found, key=lambda region: region.pp)
+
+    def _improve(self, region: Region) -> None:
+        """Look for a better plan among some cells of a region."""
+        if self.best_step() is None:
+            self.first_plan(region)
+        self._good_plan(region)
+        self._tell(self.best_step())
 
     def first_plan(self, region: Region) -> bool:
         """Whether one of the cells of a region that need the least memory has a plan."""
@@ -189,7 +178,7 @@ class Search:
             for _, cell in in_order([pool], [pool.least]):
                 found = self._solve(cell, "step", UNLIMITED, self.capacity)
                 if found is not None:
-                    self.best = found
+                    self.take(found)
                     return True
         return False
 
@@ -216,26 +205,25 @@ class Search:
                 self.overfull.add(*known)
         return False
 
-    def first_good_plans(self, regions: Sequence[Region]) -> None:
+    def _good_plan(self, region: Region) -> None:
         """Look for a good plan among the fastest cells with memory to spare.
 
-        The fastest cells of all often leave so little memory that no split fits; the time limit
+        The fastest cells of all often leave so little memory that no split fits; a time limit
         then would leave no plan but that of :meth:`first_plan`.
         """
-        for region in regions:
-            roomy = np.flatnonzero(region.memory <= _ROOMY * region.pp * self.capacity)
-            fastest = roomy[np.argsort(region.bounds[roomy], kind="stable")[:_TRIED]]
-            best = self.best_step()
-            most = UNLIMITED if best is None else best - 1
-            pools = list(self.space.refine(region, fastest, most))
-            cells = in_order(pools, [pool.least for pool in pools])
-            for bound, cell in itertools.islice(cells, _TRIED):
-                limit = min(most, int(bound * _WIDER))
-                found = self._solve(cell, "step", limit, self.capacity)
-                if found is not None:
-                    self.best = found
-                    break
-            self._tell(self.best_step())
+        best = self.best_step()
+        most = UNLIMITED if best is None else best - 1
+        roomy = np.flatnonzero(region.memory <= _ROOMY * region.pp * self.capacity)
+        fastest = roomy[np.argsort(region.bounds[roomy], kind="stable")[:_SCREENED]]
+        self.space.screen(region, fastest, most)
+        fastest = fastest[np.argsort(region.bounds[fastest], kind="stable")[:_TRIED]]
+        pools = list(self.space.refine(region, fastest[region.bounds[fastest] <= most], most))
+        cells = in_order(pools, [pool.least for pool in pools])
+        for bound, cell in itertools.islice(cells, _TRIED):
+            found = self._solve(cell, "step", min(most, int(bound * _WIDER)), self.capacity)
+            if found is not None:
+                self.take(found)
+                return
 
     # -- the phases ------------------------------------------------------------------------------
 
@@ -249,6 +237,8 @@ class Search:
         if not regions:
             return None
         coarse = np.sort(np.concatenate([r.bounds for r in regions]))
+        if not len(coarse):
+            return None
         self.bound = max(self.bound, int(coarse[0]))
         cells, most = _FIRST_ROUND, 0
         best = self.best_step()
@@ -309,8 +299,7 @@ class Search:
         """
         assert self.best is not None
         limit = min(_whole_gib(self.best.peak), self.capacity)
-        keys = [self._peak_bounds(pool, most) for pool in pools]
-        for bound, cell in in_order(pools, keys):
+        for bound, cell in in_order(pools, self.space.least_peaks(pools, most)):
             if _whole_gib(bound) >= limit:
                 break
             below = _whole_gib(limit) - QUANTA_PER_GIB
@@ -320,16 +309,12 @@ class Search:
                 limit = _whole_gib(self.best.peak)
         return limit
 
-    def _peak_bounds(self, pool: Pool, most: int) -> Array:
-        bounds = Bounds(self.problem, (pool.shape,), pool.costs, pool.ga)
-        return bounds.least_peak(self.capacity, self.space.unscaled(most, pool.scale))
-
     def canonical(self, pools: list[Pool], most: int, peak: int) -> None:
         """Among plans within this peak: the least step time, then the canonical order."""
         assert self.best is not None
         if self.best.peak <= peak:
             most = min(most, self.scaled_step(self.best))
-        kept = [pool for some in pools for pool in self.space.bounded(some, most, peak)]
+        kept = self.space.within(pools, most, peak)
         best = self.scaled_step(self.best)
         for bound, cell in in_order(kept, [pool.least for pool in kept]):
             if bound >= best:
@@ -338,14 +323,9 @@ class Search:
             if found is not None:
                 self.best = found
                 best = self.scaled_step(self.best)
-        ties = [
-            (canonical_key(pool.decisions(i)), pool, i)
-            for pool in kept
-            for i in range(len(pool.ga))
-            if pool.least[i] <= best
-        ]
-        for _, pool, i in sorted(ties, key=lambda item: item[0]):
-            found = self._solve((pool, i), "step", best, peak)
+        ties = [(pool, i) for pool in kept for i in range(len(pool.ga)) if pool.least[i] <= best]
+        for cell in sorted(ties, key=_canonical_key):
+            found = self._solve(cell, "step", best, peak)
             if found is not None:
                 self.best = found
                 return
@@ -362,7 +342,7 @@ class Search:
         for part in _ROUNDS:
             limit = self.bound + int((most - self.bound) * part)
             pools = self.space.pools(regions, limit, partial(_other_degrees, tried))
-            for _, cell in in_order(pools, [pool.least for pool in pools]):
+            for cell in _in_canonical_order(pools):
                 if len(found) == count:
                     return found
                 pool, index = cell
@@ -374,6 +354,29 @@ class Search:
                 if other is not None:
                     found.append(other)
         return found
+
+
+def _spread(ordered: Array, number: int | None) -> tuple[Array, Array]:
+    """About ``number`` of some rows (None for all), first densely and then ever fewer; the others.
+
+    Both ascending.
+    """
+    if number is None or len(ordered) <= _FEW * number:
+        return np.sort(ordered), ordered[:0]
+    at = np.unique(np.geomspace(1, len(ordered), number).astype(np.int64) - 1)
+    return np.sort(ordered[at]), np.sort(np.delete(ordered, at))
+
+
+def _in_canonical_order(pools: Sequence[Pool]) -> Iterator[Cell]:
+    """Cells by their bounds, those of equal bounds in the canonical order of their decisions."""
+    cells = in_order(pools, [pool.least for pool in pools])
+    for _, equal in itertools.groupby(cells, key=itemgetter(0)):
+        yield from sorted((cell for _, cell in equal), key=_canonical_key)
+
+
+def _canonical_key(cell: Cell) -> tuple[int, ...]:
+    pool, index = cell
+    return canonical_key(pool.decisions(index))
 
 
 def _with_dp(dp: int, region: Region) -> Mask:

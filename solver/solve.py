@@ -16,6 +16,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.rule import Rule
 from meshplan.scenarios.errors import InputError
 from meshplan.solver.binding import binding
+from meshplan.solver.cells import Region
 from meshplan.solver.diagnosis.arithmetic import least_floor
 from meshplan.solver.diagnosis.conflict import conflict
 from meshplan.solver.diagnosis.words import broken_layout_rules
@@ -24,7 +25,6 @@ from meshplan.solver.judge import cost, violations
 from meshplan.solver.listings import NOTHING, Wanted, alternative, with_listings
 from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.ranking import degree_tuple
-from meshplan.solver.regions import Region
 from meshplan.solver.results import Alternative, Infeasible, Plan, Proof, Unknown
 from meshplan.solver.search import Search
 from meshplan.solver.used import PartSearch
@@ -53,7 +53,7 @@ def solve(
         What a proved plan is given beside.
     """
     refuse_other_checkpoints(problem)
-    run = _Run(problem, time_limit_s, progress, all_cells=wanted != NOTHING)
+    run = _Run(problem, time_limit_s, progress, wanted)
     try:
         found = run.complete()
     except LimitReached:
@@ -84,18 +84,17 @@ def refuse_other_checkpoints(problem: Problem) -> None:
 
 
 class _Run:
-    """One search with its clock; ``all_cells`` if more than the plan will be asked of it."""
+    """One search with its clock; ``wanted`` is what else will be asked of it."""
 
     def __init__(
         self,
         problem: Problem,
         time_limit_s: float | None,
         progress: Callable[[Progress], None] | None,
-        *,
-        all_cells: bool = False,
+        wanted: Wanted = NOTHING,
     ) -> None:
         self.started = time.monotonic()
-        self.problem, self.progress, self.all_cells = problem, progress, all_cells
+        self.problem, self.progress, self.wanted = problem, progress, wanted
         self.deadline = None if time_limit_s is None else self.started + time_limit_s
         self.parts: PartSearch | None = None
         self.search = self._search_of(problem)
@@ -104,7 +103,10 @@ class _Run:
         self.phase = "throughput"
 
     def _search_of(self, problem: Problem, rules: Sequence[Rule] | None = None) -> Search:
-        return Search(problem, rules=rules, deadline=self.deadline, report=self._report)
+        reach = self.wanted.reach(problem.limits.dp_tolerance)
+        return Search(
+            problem, rules=rules, deadline=self.deadline, report=self._report, reach=reach
+        )
 
     def _elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -125,7 +127,6 @@ class _Run:
             return self._infeasible()
         regions = self.regions = search.regions()
         if self.fastest is None:
-            search.first_good_plans(regions)
             self.fastest = search.fastest(regions)
         if self.fastest is None:
             return self._infeasible()
@@ -160,8 +161,11 @@ class _Run:
                 self.search = self._search_of(self.problem)
             return
         self.problem = on_part(self.problem, chosen.best.part)
-        self.search = self._search_of(self.problem, None if self.all_cells else chosen.rules())
-        self.search.best = chosen.best.found
+        self.search = self._search_of(
+            self.problem, chosen.rules() if self.wanted == NOTHING else None
+        )
+        assert chosen.best.found is not None
+        self.search.take(chosen.best.found)
         self.search.bound = chosen.bound
 
     def _enter(self, phase: str) -> None:

@@ -19,7 +19,7 @@ from meshplan.solver.bounds import NEVER
 from meshplan.solver.found import Found
 from meshplan.solver.judge import active_rules
 from meshplan.solver.rates import Rates, rates
-from meshplan.solver.regions import Statistics
+from meshplan.solver.refiner import Statistics
 from meshplan.solver.results import TriedPart
 from meshplan.solver.search import Search
 
@@ -114,11 +114,13 @@ class PartSearch:
         rules = active_rules(problem)
         if not first:
             rules = (*rules, known.fast_enough(one.part, most))
-        search = Search(problem, rules=rules, deadline=self.deadline, report=self._report(index))
-        search.ceiling = None if first else most + 1
+        report = self._report(index)
+        search = Search(problem, rules=rules, deadline=self.deadline, report=report, reach=0)
+        if not first:
+            search.must_beat(most + 1)
         bound = one.bound
         try:
-            step = search.fastest(search.regions() if first else search.space.regions())
+            step = search.fastest(search.regions())
             bound = max(bound, (NEVER if first else most + 1) if step is None else step)
         except BaseException:
             bound = max(bound, min(search.bound, most + 1))

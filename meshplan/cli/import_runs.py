@@ -15,9 +15,18 @@ from meshplan.cli.part_output import PartOutput, part_options
 
 if TYPE_CHECKING:
     from meshplan.scenarios import ModelCard, Scenario
+    from meshplan.scenarios.importers import MegatronArguments, ScenarioPart
     from meshplan.scenarios.importers.megatron_log import TrainingLog
     from meshplan.scenarios.importers.steady_steps import SteadyStep
 
+#: Degrees that a layout has as they are printed.
+_DEGREES = {
+    "tp": "tensor_model_parallel_size",
+    "cp": "context_parallel_size",
+    "pp": "pipeline_model_parallel_size",
+    "ep": "expert_model_parallel_size",
+    "mbs": "micro_batch_size",
+}
 _HEADER = ("scenario", "layout", "step_s", "name")
 
 
@@ -144,19 +153,24 @@ def _layout_of(
     from meshplan.scenarios.importers.run_layout import layout_words, refuse_other_run
 
     notes: list[str] = []
-    stated: dict[str, Any] = {}
     text = layout
-    if log.arguments is not None:
-        part = log.arguments.to_scenario_part(model.layers)
-        refuse_other_run(log.arguments, part, scenario, model)
-        notes += disagreements(log.arguments, part, scenario, model)
-        notes += [f"{said}: put it into the scenario" for said in with_recipe(scenario, part)[1]]
+    printed = log.arguments or log.configuration
+    if printed is None:
         if layout is None:
-            stated = part.stated_layout()
-            notes += [*part.notes]
-            text = layout_words(stated)
-    elif layout is None:
-        notes.append("no arguments are printed in the log: the layout is that of the scenario")
+            notes.append("no arguments are printed in the log: the layout is that of the scenario")
+    else:
+        part = printed.to_scenario_part(model.layers)
+        refuse_other_run(printed, part, scenario, model)
+        if log.arguments is not None:
+            notes += disagreements(printed, part, scenario, model)
+            notes += [
+                f"{said}: put it into the scenario" for said in with_recipe(scenario, part)[1]
+            ]
+        if layout is None:
+            notes += part.notes
+            text = layout_words(part.stated_layout())
+        else:
+            _refuse_other_layout(printed, part, layout)
     batch = step.batch
     given = _stated_batch(text)
     if batch is not None and given is not None and given != batch:
@@ -171,6 +185,22 @@ def _layout_of(
     ):  # fmt: skip
         text = f"{text},gbs={batch}" if text else f"gbs={batch}"
     return text or "", notes
+
+
+def _refuse_other_layout(printed: MegatronArguments, part: ScenarioPart, layout: str) -> None:
+    """Refuse a layout with other degrees than those that were printed."""
+    from meshplan.scenarios.importers.megatron_flags import spelt
+    from meshplan.solver.layout_text import read_layout
+
+    given = read_layout(layout).degrees
+    for key, name in _DEGREES.items():
+        ran, asked = part.layout.get(key), given.get(key)
+        if printed.get(name) is not None and ran is not None and asked not in (ran, None):
+            raise printed.error(
+                name,
+                f"the run had {spelt(name)} {ran}, but --layout has {key} = {asked}",
+                f"write {key}={ran}, or leave --layout away.",
+            )
 
 
 def _stated_batch(text: str | None) -> int | None:

@@ -43,7 +43,9 @@ def updated(case: Case) -> Case:
         for line in fault_lines([fault]):
             click.echo(line)
         return replace(case, outcome="FAIL", faults=(*case.faults, fault))
-    return replace(case, outcome="updated", faults=())
+    # Beside its expectation a case may differ from the lock, which stays a failure.
+    left = case.faults[len(case.mismatches) :]
+    return replace(case, outcome="FAIL" if left else "updated", faults=left)
 
 
 class LockFile:
@@ -77,12 +79,12 @@ class LockFile:
         """The case, failed if ``--locked`` is given and the answer is another than locked."""
         return case if self._held is None else self._held.held(case)
 
-    def vanished(self) -> Iterator[Case]:
+    def vanished(self, *, annotate: bool) -> Iterator[Case]:
         """With ``--locked``, a failed case for locked scenarios that are no more."""
         case = self._held.vanished() if self._held is not None else None
         if case is not None:
             yield case
-            for line in case_lines(case, 0):
+            for line in case_lines(case, 0, annotate=annotate):
                 click.echo(line)
 
     def written(self, cases: Sequence[Case]) -> list[Case]:

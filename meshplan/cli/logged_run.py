@@ -13,6 +13,7 @@ from meshplan.solver.calibrate.plausible import (
     logged_rate,
 )
 from meshplan.solver.check import check
+from meshplan.solver.judge import peak_tflops
 from meshplan.solver.results import CheckReport
 
 
@@ -59,6 +60,12 @@ def _other_rate(report: CheckReport, step: SteadyStep, source: str) -> list[str]
         return []
     problem, batch = report.problem, step.batch or report.layout.gbs
     name = problem.model.name
+    label, peak = peak_tflops(problem)
+    if step.tflops > peak:
+        return [
+            f"the log says {step.tflops:,.1f} TFLOP/s per GPU, more than the {label} peak of "
+            f"{peak:g}: whatever it counts, it is not compared with the scenario's model"
+        ]
     rate = logged_rate(problem, report.layout, step.step_s, batch, step.tflops)
     if not rate.doubtful:
         return []

@@ -16,8 +16,8 @@ def schema(what: str) -> None:
 
     With `diagnosis`, that of what `meshplan diagnose --json` writes.
     """
-    from meshplan.scenarios import json_schema
-    from meshplan.solver.report.diagnosis_schema import diagnosis_schema
-
-    made = json_schema() if what == "scenario" else diagnosis_schema()
-    click.echo(json.dumps(made, indent=2))
+    if what == "scenario":
+        from meshplan.scenarios import json_schema as made
+    else:
+        from meshplan.solver.report.diagnosis_schema import diagnosis_schema as made
+    click.echo(json.dumps(made(), indent=2))

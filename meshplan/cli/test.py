@@ -108,7 +108,7 @@ def test(
     outputs = [target, lock.target]
     keep_apart(outputs, _inputs(files) if any(outputs) else {})
     run = _run(files, jobs, fail_fast, time_limit_s, github, lock.held)
-    cases = [*run.cases, *lock.vanished()]
+    cases = [*run.cases, *lock.vanished(annotate=github)]
     if not run.stopped:
         cases = [updated(case) for case in cases] if update else cases
         cases = lock.written(cases)

@@ -74,7 +74,7 @@ def update_of(case: Case) -> Update | None:
     NoUpdate
         If there is no proved answer to expect, or the file must not or cannot be changed.
     """
-    if case.answer is None or case.outcome not in ("FAIL", "open"):
+    if case.answer is None or not (case.mismatches or case.outcome == "open"):
         return None
     if not case.answer.final:
         raise NoUpdate(f"{case.answer.status} is no answer to expect: it is not proved")

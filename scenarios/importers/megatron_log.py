@@ -23,6 +23,7 @@ from pathlib import Path
 
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.files import read_file
+from meshplan.scenarios.importers.bridge_config import configuration_dump
 from meshplan.scenarios.importers.megatron_args import MegatronArguments, read_arguments
 
 #: Largest log that is read, and its longest line.
@@ -100,6 +101,8 @@ class TrainingLog:
         What was logged, in order; what several ranks print counts once.
     arguments
         The arguments that Megatron-LM printed, if it did.
+    configuration
+        The configuration that Megatron-Bridge printed, as arguments.
     notes
         What to know about the reading, in sentences.
     """
@@ -108,6 +111,7 @@ class TrainingLog:
     form: str
     steps: tuple[LogStep, ...]
     arguments: MegatronArguments | None = None
+    configuration: MegatronArguments | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -167,7 +171,9 @@ def read_log(text: str, name: str = "<string>") -> TrainingLog:
             "rank; look for 'elapsed time per iteration (ms)'.",
             file=name,
         )
-    return TrainingLog(name, form, tuple(steps), _arguments(lines, name), tuple(notes))
+    return TrainingLog(
+        name, form, tuple(steps), _arguments(lines, name), _configuration(lines, name), tuple(notes)
+    )
 
 
 def _decoded(content: bytes) -> str:
@@ -278,6 +284,18 @@ def _arguments(lines: list[str], name: str) -> MegatronArguments | None:
         if _DUMP_END.search(line):
             break
         block.append(line.rstrip("\r") if _is_dump(line) else "")
+    return _read_dump(block, start, name)
+
+
+def _configuration(lines: list[str], name: str) -> MegatronArguments | None:
+    """The configuration of the last start, as Megatron-Bridge prints it."""
+    block = configuration_dump(lines)
+    start = next((index for index, line in enumerate(block) if line), 0)
+    return _read_dump(block[start : start + _MOST_DUMP], start, name)
+
+
+def _read_dump(block: list[str], start: int, name: str) -> MegatronArguments | None:
+    """Arguments in some lines of a log, of which the first has so many before it."""
     if sum(bool(line) for line in block) < 3:
         return None
     try:

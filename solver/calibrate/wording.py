@@ -16,6 +16,8 @@ from meshplan.solver.calibrate.validate import Band, BandFrom
 from meshplan.solver.report.words import counted
 from meshplan.solver.time.trust import error_band
 
+#: A fit whose error is below this share of that on unseen runs explains the runs that it has seen.
+_EXPLAINED = 0.5
 #: Scatter of the runs around the fit that no measurement explains, and that of repeats.
 _SCATTER, _REPEATS = 0.10, 0.10
 
@@ -59,14 +61,20 @@ def worth_of(errors: Errors, band: Band, base: Calibration) -> Worth:
                 "be: check scenario and log first"
             )
         return Worth(Grade.WEAK, f"{text}; measure {FEWEST_GROUPS} or more layouts")
-    if band.value > base.error_band:
-        return Worth(
-            Grade.WEAK,
-            f"little: runs that the fit has not seen are {errors.unseen:.0%} off, where "
-            f"{base.name} claims {base.error_band:.0%}; the runs contradict each other, or differ "
-            "in what their scenarios do not say",
+    if band.value <= base.error_band:
+        return Worth(Grade.SOUND)
+    if errors.after < _EXPLAINED * errors.unseen:
+        why = (
+            f"the fit explains them within {errors.after:.0%}, but some are the only ones of their "
+            "kind: measure more like those that are worst unseen"
         )
-    return Worth(Grade.SOUND)
+    else:
+        why = "they contradict each other, or differ in what their scenarios do not say"
+    return Worth(
+        Grade.WEAK,
+        f"little: runs that the fit has not seen are {errors.unseen:.0%} off and may be "
+        f"{band.value:.0%}, where {base.name} claims {base.error_band:.0%}; {why}",
+    )
 
 
 def what_to_know(

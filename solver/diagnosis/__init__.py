@@ -4,6 +4,7 @@
 ``diagnose``      :func:`diagnose`: all of it, the cheap answers first
 ``result``        :class:`Diagnosis`: what it says, as data
 ``stated``        a layout that a person states, as pins
+``gpus``          the number of GPUs that is diagnosed, where that is open
 ``facts``         what a conflict is made of
 ``arithmetic``    floors of memory, grid and batch, before any search
 ``legality``      which rules and pins clash: a CP-SAT model with a switch for each fact

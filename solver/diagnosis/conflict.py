@@ -25,8 +25,8 @@ from meshplan.solver.diagnosis.words import (
 from meshplan.solver.progress import LimitReached
 from meshplan.solver.results import Conflict
 
-#: Sets of rules and pins, and of pins and limits under memory, that are asked about at most while
-#: further conflicts are looked for: the first are cheap, of the second each is a search.
+#: Sets of rules and pins that are asked about at most while further conflicts are looked for, and
+#: searches for sets of pins and limits under memory after which no further one is begun.
 _MOST_LEGAL = 400
 _MOST_SEARCHED = 40
 
@@ -127,6 +127,8 @@ class Conflicts:
         legal: set[frozenset[str]] = set()
 
         def core(kept: Sequence[str]) -> frozenset[str] | None:
+            if queries.searches >= _MOST_SEARCHED:
+                raise _Enough
             answer = queries.with_memory(kept)
             if answer == "fits":
                 return None
@@ -139,8 +141,6 @@ class Conflicts:
         for found in every_core(queries.movable, core):
             if found not in legal:
                 yield self._worded([MEMORY, *found], minimal=True)
-            if queries.searches >= _MOST_SEARCHED:
-                raise _Enough
 
     def _of_memory(self, kept: Sequence[str]) -> Conflict:
         queries = self.queries

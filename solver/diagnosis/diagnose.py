@@ -20,8 +20,8 @@ from meshplan.solver.diagnosis.result import Diagnosis, Part
 from meshplan.solver.diagnosis.words import broken_layout_rules
 from meshplan.solver.found import InternalError
 from meshplan.solver.progress import LimitReached, Progress
-from meshplan.solver.repairs import NoHelp, Repair, repairs
-from meshplan.solver.repairs.search import LEVERS
+from meshplan.solver.repairs import NoHelp, Repair
+from meshplan.solver.repairs.search import LEVERS, repairs
 from meshplan.solver.results import Conflict, Infeasible, Plan
 from meshplan.solver.solve import solve
 

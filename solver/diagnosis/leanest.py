@@ -9,10 +9,10 @@ import numpy as np
 
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.stage import RankMemory
+from meshplan.solver.cells import UNLIMITED
 from meshplan.solver.diagnosis.queries import Queries
 from meshplan.solver.found import to_layout
 from meshplan.solver.judge import cost
-from meshplan.solver.regions import UNLIMITED
 
 #: Sizes of the memory that are tried, as multiples of what each GPU must hold at least.
 _SIZES = (1.05, 1.25, 2.0, 4.0, 16.0)

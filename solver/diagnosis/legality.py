@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ortools.sat.python import cp_model
-
 from meshplan.constraints.decisions import CP_COMM_TYPES, DECISIONS, DERIVED, DISPATCHERS
 from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
@@ -46,6 +44,8 @@ class Legality:
     """The model; facts are named by rule id or by the path of the pinned field."""
 
     def __init__(self, problem: Problem, rules: Iterable[Rule]) -> None:
+        from ortools.sat.python import cp_model
+
         self.problem = problem
         self.model = cp_model.CpModel()
         self.domains = self._domains()
@@ -99,6 +99,8 @@ class Legality:
         return self.literals[fact]
 
     def _post_pin(self, path: str, name: str, values: Sequence[Value]) -> None:
+        from ortools.sat.python import cp_model
+
         codes = [self._code(name, v) for v in self.domains[name] if v in values]
         domain = cp_model.Domain.from_values(codes)
         constraint = self.model.add_linear_expression_in_domain(self.variables[name], domain)
@@ -137,6 +139,8 @@ class Legality:
         return core
 
     def _solve(self, facts: Iterable[str]) -> tuple[bool, list[int]]:
+        from ortools.sat.python import cp_model
+
         self.model.clear_assumptions()
         self.model.add_assumptions([self.literals[f] for f in facts if f in self.literals])
         solver = cp_model.CpSolver()

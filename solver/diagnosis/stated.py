@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from meshplan.constraints.layout import Layout
+from meshplan.constraints.parts import fixed_to, part_for
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.schema import Scenario
 from meshplan.solver.changed import changed_problem
+from meshplan.solver.diagnosis.gpus import with_fixed_gpus
 from meshplan.solver.layout_text import Stated, read_layout, stated_by
 
 #: Fields of the scenario for the names of a layout text; all other degrees are under ``layout``.
@@ -38,8 +40,10 @@ def with_stated(
     """
     problem = resolve(scenario)
     if layout is None:
-        return problem, ()
+        return with_fixed_gpus(problem), ()
     stated = stated_by(layout) if isinstance(layout, Layout) else read_layout(layout)
+    if problem.gpus_open and (part := part_for(problem, stated.degrees)) is not None:
+        problem = fixed_to(problem, part)
     gpus = stated.degrees.get("gpus", problem.gpus)
     if gpus != problem.gpus:
         raise InputError(

@@ -8,6 +8,7 @@ from itertools import groupby
 from meshplan.scenarios.errors import one_line
 from meshplan.solver.export.documents import exports, head
 from meshplan.solver.export.plan_file import StoredPlan
+from meshplan.solver.placement.place import Placement, place
 from meshplan.topologies import Cluster
 
 #: What sets up a rank of a job step as torch.distributed reads it.
@@ -16,15 +17,16 @@ _RANK = "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS"
 
 def slurm(plan: StoredPlan, written_by: str) -> str:
     """A script for ``sbatch``; what is to run comes behind it: ``sbatch SCRIPT python ...``."""
-    cluster = plan.problem.cluster
+    placed = place(plan.problem, plan.layout)
+    cluster = placed.cluster
     lines = [
         "#!/usr/bin/env bash",
-        *_requests(plan),
+        *_requests(plan.problem.name, placed),
         *head(plan, written_by),
         *_ranks(cluster),
         "set -euo pipefail",
         *exports(plan),
-        *_hostfile(cluster),
+        *_hostfile(placed),
         'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
         if not cluster.node_names
         else f"MASTER_ADDR={cluster.node_names[0]}",
@@ -41,10 +43,10 @@ def _distribution(cluster: Cluster) -> str:
     return "arbitrary" if cluster.node_names else "block"
 
 
-def _requests(plan: StoredPlan) -> Iterator[str]:
-    cluster = plan.problem.cluster
+def _requests(name: str, placed: Placement) -> Iterator[str]:
+    cluster = placed.cluster
     sizes = node_sizes(cluster)
-    yield f"#SBATCH --job-name={one_line(plan.problem.name)}"
+    yield f"#SBATCH --job-name={one_line(name)}"
     yield f"#SBATCH --nodes={len(sizes)}"
     if len(set(sizes)) == 1:
         yield f"#SBATCH --ntasks-per-node={sizes[0]}"
@@ -54,21 +56,14 @@ def _requests(plan: StoredPlan) -> Iterator[str]:
     yield "#SBATCH --exclusive"
     if cluster.node_names:
         yield f"#SBATCH --nodelist={','.join(cluster.node_names)}"
-    elif segment := segment_of(cluster):
-        yield f"#SBATCH --segment={segment}"
+    elif placed.segment_nodes > 1:
+        yield f"#SBATCH --segment={placed.segment_nodes}"
 
 
 def node_sizes(cluster: Cluster) -> list[int]:
-    """GPUs used of each node, in rank order."""
+    """Ranks of each node, in rank order."""
     whole = cluster.node_type.gpus_per_node
     return [min(whole, gpus - first) for gpus in cluster.domains for first in range(0, gpus, whole)]
-
-
-def segment_of(cluster: Cluster) -> int | None:
-    """Nodes that must share an NVLink domain; None if one node is one, or the domains differ."""
-    whole = cluster.node_type.gpus_per_node
-    nodes = {-(-gpus // whole) for gpus in cluster.domains}
-    return nodes.pop() if len(nodes) == 1 and nodes != {1} else None
 
 
 def _ranks(cluster: Cluster) -> Iterator[str]:
@@ -86,20 +81,19 @@ def _ranks(cluster: Cluster) -> Iterator[str]:
             yield f"#   ranks {rank} to {rank + count * gpus - 1}: {count} domains of {each}"
         rank += count * gpus
     if len(set(cluster.domains)) > 1 and not cluster.node_names:
-        yield "# They differ, so no --segment can ask for them: name the nodes in this order."
+        yield "# They differ, so no --segment asks for all of that: name the nodes in this order."
 
 
-def _hostfile(cluster: Cluster) -> Iterator[str]:
+def _hostfile(placed: Placement) -> Iterator[str]:
     """A line for each rank with its node: Slurm itself sorts the names of a list."""
-    if not cluster.node_names:
+    if not placed.cluster.node_names:
         return
     yield "SLURM_HOSTFILE=$(mktemp)"
     yield "export SLURM_HOSTFILE"
     yield 'while read -r node ranks; do yes "$node" | head -n "$ranks" || true; done \\'
     yield "    >\"$SLURM_HOSTFILE\" <<'END'"
-    for name, size in zip(cluster.node_names, node_sizes(cluster), strict=True):
-        yield f"{name} {size}"
+    yield from (f"{name} {ranks}" for name, ranks in placed.nodes())
     yield "END"
 
 
-__all__ = ["node_sizes", "segment_of", "slurm"]
+__all__ = ["node_sizes", "slurm"]

@@ -11,9 +11,10 @@
 ``reasons``     why a lever does not help, in numbers
 ``trials``      re-solves with fields changed, each done once
 ==============  ==================================================================
+
+The search is not imported from here: reports read the types alone, and need no solver for it.
 """
 
 from meshplan.solver.repairs.results import Change, NoHelp, Repair
-from meshplan.solver.repairs.search import repairs
 
-__all__ = ["Change", "NoHelp", "Repair", "repairs"]
+__all__ = ["Change", "NoHelp", "Repair"]

@@ -13,6 +13,7 @@ from meshplan.solver.report.diagnosis_words import (
     conflicts_note,
     cut_text,
     members,
+    no_help_rows,
     result_text,
     shown_conflicts,
     stated_text,
@@ -20,8 +21,8 @@ from meshplan.solver.report.diagnosis_words import (
 )
 from meshplan.solver.report.summary import question_rows
 
-#: Characters that would be read as markup.
-_MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
+#: Characters that would be read as markup; an underscore inside a name is none.
+_MARKUP = re.compile(r"([\\`*\[\]<>|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 
 def diagnosis_markdown(found: Diagnosis) -> str:
@@ -51,10 +52,9 @@ def _blocks(found: Diagnosis, data: dict[str, Any]) -> Iterator[str]:
         yield "**What would help, each by itself**"
         yield "\n".join(_repairs(data))
     if data["no_help"]:
-        yield "**What does not help**"
-        yield "\n".join(
-            f"- {_plain(one['lever'])}: {_plain(one['reason'])}" for one in data["no_help"]
-        )
+        yield "**What does not help by itself**"
+        useless = no_help_rows(data)
+        yield "\n".join(f"- {_plain(levers)}: {_plain(reason)}" for levers, reason in useless)
     if data["cut_short"]:
         yield f"**Cut short by the limit:** {_plain(cut_text(data))}"
     if data["assumed"]:

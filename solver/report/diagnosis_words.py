@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshplan.solver.changed import asked_value
 from meshplan.solver.diagnosis.facts import MEMORY
 from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.diagnosis.words import joined
@@ -38,7 +39,10 @@ def verdict_text(data: dict[str, Any]) -> str:
 def stated_text(found: Diagnosis) -> str:
     """The layout that was given, as its pins."""
     pins = {pin.path: pin.text for pin in found.problem.pins}
-    return ", ".join(pins.get(path, path).rpartition(".")[2] for path in found.stated)
+    written = (
+        pins.get(path, f"{path} = {asked_value(found.problem, path)}") for path in found.stated
+    )
+    return ", ".join(text.partition(".")[2] for text in written)
 
 
 def members(conflict: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from benchmarks.chromium import Browser, NoChromium, chromium
 from meshplan.solver.compare.why import why
 from meshplan.solver.report.html.page import html_page
 from meshplan.solver.results import Alternative, Plan, Relaxation
-from tests.meshplan.results import infeasible, plan, report, small_file
+from tests.meshplan.results import diagnosis, infeasible, plan, report, small_file
 from tests.solver.small import toy_scenario
 
 
@@ -47,6 +47,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
         "check": report(file, "tp=2,ep=2,pp=4"),
         "illegal": report(file, "tp=3"),
         "infeasible": infeasible(file),
+        "diagnosis": diagnosis(file),
         "why": why(toy_scenario(32), "tp=2,ep=2"),
     }
     shown = {}

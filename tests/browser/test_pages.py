@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-NAMES = ("plan", "check", "illegal", "infeasible", "why")
+NAMES = ("plan", "check", "illegal", "infeasible", "diagnosis", "why")
 #: Least contrast of text, and of parts of a figure, with what is behind: WCAG 2.2, AA.
 TEXT, PARTS = 4.5, 3.0
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshplan.constraints.pipeline import balanced_slots, even_slots
+from meshplan.constraints.pipeline import balanced_slots, even_slots, parse_layout
 from tests.constraints.factories import problem
 
 
@@ -14,6 +14,14 @@ def _layers_by_rank(name: str, pp: int, vpp: int) -> list[int]:
 def test_ends_get_fewer_layers() -> None:
     """Tests DeepSeek-V3 on 8 ranks: 61 layers + E + MTP + loss = 64, so 8 a rank all told."""
     assert _layers_by_rank("deepseek-v3", 8, 4) == [7, 8, 8, 8, 8, 8, 8, 6]
+
+
+def test_the_slot_with_the_loss_counts_as_full_as_the_others() -> None:
+    """Tests the split of the Megatron-Bridge recipe on H100: 64 by 32 slots, ``Et|(tt|)*30mL``.
+
+    Ranks go through the chunks together, so a layer beside MTP and loss would keep all waiting.
+    """
+    assert balanced_slots(problem("deepseek-v3"), 8, 4) == parse_layout("Et|(tt|)*30mL")
 
 
 def test_odd_layers_go_to_later_middle_ranks() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import meshplan
+from meshplan.solver.diagnosis.arithmetic import Finding
+from meshplan.solver.diagnosis.result import Diagnosis
+from meshplan.solver.repairs import Change, NoHelp, Repair
 from meshplan.solver.results import CheckReport, Conflict, Infeasible, Plan, Proof, Unknown
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -42,6 +45,24 @@ def infeasible(file: str) -> Infeasible:
     """A proof that nothing fits, for one reason."""
     conflict = Conflict(("heads-tp", "memory-capacity"), (), "it is too large", minimal=True)
     return Infeasible(report(file).problem, (conflict,), 0.25)
+
+
+def diagnosis(file: str) -> Diagnosis:
+    """Why nothing fits, with a repair that was tried, one that was not, and a lever without use."""
+    found = plan(file)
+    change = Change("cluster.gpus", 4, 8, "8 GPUs instead of 4")
+    other = Change("workload.seq_len", 8192, 4096, "half the sequence")
+    return Diagnosis(
+        found.problem,
+        "infeasible",
+        "it is too large",
+        1.0,
+        findings=(Finding("memory-capacity", 128.0, 72.8, "GiB", "spread evenly"),),
+        conflicts=(Conflict(("memory-capacity",), (), "it is too large", minimal=True),),
+        repairs=(Repair("gpus", (change,), True, found), Repair("seq", (other,), False, None)),
+        no_help=(NoHelp("offload", "it is on"),),
+        cut_short=("repairs",),
+    )
 
 
 def unknown(file: str) -> Unknown:

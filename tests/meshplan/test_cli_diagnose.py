@@ -43,8 +43,10 @@ def test_a_limit_before_the_verdict_is_told(tmp_path: Path) -> None:
 
 def test_a_layout_is_diagnosed_by_its_pins(tmp_path: Path) -> None:
     """Tests that a clash of given values names them, and that what is open has a value."""
-    clash = _diagnose(small_file(tmp_path), "--layout", "tp=8,cp=2")
+    clash = _diagnose(small_file(tmp_path), "--layout", "tp=8,cp=2,gbs=16,pipeline=even")
     assert clash.exit_code == 3
+    given = "tp = 8, cp = 2, global_batch_size = 16, pipeline_layout = even"
+    assert f"layout {given}" in _flat(clash.output)
     assert "layout.tp = 8 + layout.cp = 2 + rule world-dense-divisible" in _flat(clash.output)
     assert _diagnose(small_file(tmp_path), "--layout", "tp=8").exit_code == 0
 

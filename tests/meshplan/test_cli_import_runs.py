@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from meshplan.cli.app import application
-from tests.scenarios.importers.logs import DUMP, log_line, megatron_log
+from tests.scenarios.importers.logs import CONFIGURATION, DUMP, log_line, megatron_log
 from tests.solver.calibrate.measured import write_scenarios
 
 
@@ -135,8 +135,8 @@ def test_import_runs_refuses_another_run(old: str, new: str, words: str, tmp_pat
 def test_import_runs_tells_illegal_layouts(tmp_path: Path) -> None:
     """Tests that a layout that calibrate would refuse is told at once, with the rule."""
     write_scenarios(tmp_path)
-    run = _run("import", "runs", _log(tmp_path), "--scenario", tmp_path / "moe.yaml", "--layout",
-               "tp=1,ep=7")  # fmt: skip
+    log = _log(tmp_path, text=megatron_log([4700.0] * 20))
+    run = _run("import", "runs", log, "--scenario", tmp_path / "moe.yaml", "--layout", "tp=1,ep=7")
     assert run.exit_code == 0
     assert "the layout is illegal, and calibrate will refuse it: " in run.stderr
 
@@ -246,3 +246,54 @@ def test_skipped_iterations_are_told(tmp_path: Path) -> None:
     assert row["iterations"] == {"skipped": 29, "nan": 0}
     assert "29 iterations of the log skipped, without an update" in run.stderr
     assert "the step time is theirs, not that of the training" in run.stderr
+
+
+def test_layout_of_bridge_is_that_of_its_configuration(tmp_path: Path) -> None:
+    """Tests degrees, modules and batch from what Megatron-Bridge prints before it trains."""
+    write_scenarios(tmp_path)
+    log = _log(tmp_path, text=CONFIGURATION + megatron_log([4700.0] * 20))
+    run = _run("import", "runs", log, "--scenario", tmp_path / "moe.yaml")
+    assert run.exit_code == 0, run.stderr
+    (row,) = _rows(run.stdout)
+    assert row["layout"].startswith("tp=2,cp=1,pp=1,ep=8,etp=1,vpp=1,mbs=1,recompute=moe_act+mlp")
+    assert row["layout"].endswith("gbs=512") and "warning" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("num_layers: 48", "num_layers: 94", "num_layers 94 (line 31); the scenario's"),
+        ("num_moe_experts: 128", "num_moe_experts: 64", "num_experts 64 (line 32); the scenario's"),
+        ("sequence_length: 4096", "sequence_length: 8192", "the run had seq_len 8192, but"),
+    ],
+)
+def test_configuration_of_another_run_is_refused(
+    old: str, new: str, words: str, tmp_path: Path
+) -> None:
+    """Tests another model and length in what Megatron-Bridge prints."""
+    write_scenarios(tmp_path)
+    assert old in CONFIGURATION
+    log = _log(tmp_path, text=CONFIGURATION.replace(old, new) + megatron_log([4700.0] * 20))
+    run = _run("import", "runs", log, "--scenario", tmp_path / "moe.yaml")
+    assert run.exit_code == 2 and words in run.stderr
+
+
+def test_layout_that_the_log_contradicts_is_refused(tmp_path: Path) -> None:
+    """Tests --layout with another TP than the printed arguments have, with their line."""
+    write_scenarios(tmp_path)
+    run = _run("import", "runs", _log(tmp_path), "--scenario", tmp_path / "moe.yaml", *MINE)
+    assert run.exit_code == 2
+    assert "train.log:4: the run had --tensor-model-parallel-size 2, but --layout has tp = 1" in (
+        run.stderr
+    )
+    assert "write tp=2, or leave --layout away" in run.stderr
+
+
+def test_rates_that_no_gpu_has_are_not_compared(tmp_path: Path) -> None:
+    """Tests 59,892 TFLOP/s per GPU, as an early Megatron-Bridge printed: told, not refused."""
+    log = _logged(tmp_path, 4700.0, 59892.5)
+    run = _run("import", "runs", log, "--scenario", tmp_path / "moe.yaml", *MINE)
+    assert run.exit_code == 0
+    assert "warning: train.log: the log says 59,892.5 TFLOP/s per GPU, more than the bf16 peak" in (
+        run.stderr
+    )

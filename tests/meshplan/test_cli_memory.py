@@ -58,7 +58,7 @@ def test_published_layout() -> None:
         "OK: this layout is legal and fits.",
         "tp 1 × cp 32 × dp 1 × pp 8 = 256 GPUs, vpp 4",
         "Peak by event, GiB",
-        "What rank 1 holds at its peak",  # the fullest: most warm-up, and no embedding or loss
+        "What rank 7 holds at its peak",  # the fullest: MTP layer, output layer and logits
         "routed experts of",
         "buffers of the deepep dispatcher",
         "with full recompute",
@@ -198,7 +198,7 @@ def test_json_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     assert set(data) == {
         "meshplan_result", "name", "status", "layout", "pipeline", "recompute",
         "optimizer_offload", "activation_offload", "dispatcher", "cuda_graphs", "memory",
-        "advisories", "assumed", "violations", "scenario",
+        "advisories", "assumed", "violations", "scenario", "cluster",
     }  # fmt: skip
     assert set(data["memory"]["items"]["parts"][0]) == {"part", "name", "gib"}
     assert set(data["memory"]["levers"][0]) == {

@@ -212,9 +212,24 @@ def test_vanished_scenarios_fail(tmp_path: Path, answers: dict[str, object]) -> 
     small_file(tmp_path, name="other.yaml")
     assert _test(".", "--lock", "--lock-file", "answers.lock").exit_code == 0
     (tmp_path / "other.yaml").unlink()
-    run = _test(".", "--locked", "--lock-file", "answers.lock")
+    run = _test(".", "--locked", "--lock-file", "answers.lock", "--github")
     assert run.exit_code == 1
+    assert "::error file=answers.lock,line=5,title=meshplan%3A answers::it has" in run.output
     assert "other.yaml, which is no more" in run.output and "1 failed" in run.output
+
+
+def test_update_does_not_hide_the_lock(tmp_path: Path, answers: dict[str, object]) -> None:
+    """Tests that a new expectation makes no peace with a locked answer that is another one."""
+    assert _test(small_file(tmp_path, "expect: {status: optimal}\n"), "--lock").exit_code == 0
+    answers["now"] = plan("small.yaml", layout="tp=1,ep=2")
+    before = Path("small.yaml").read_bytes()
+    met = _test("small.yaml", "--locked", "--update")
+    assert met.exit_code == 1 and "+++" not in met.output
+    assert Path("small.yaml").read_bytes() == before, "its expectation is met"
+    small_file(tmp_path, "expect: {status: optimal, layout: {tp: 2}}\n")
+    both = _test("small.yaml", "--locked", "--update")
+    assert both.exit_code == 1 and "layout: {tp: 1}" in Path("small.yaml").read_text("utf-8")
+    assert "0 passed, 1 failed" in both.output
 
 
 def test_unchanged_lock_is_not_written(tmp_path: Path, answers: dict[str, object]) -> None:

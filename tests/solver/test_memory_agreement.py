@@ -18,10 +18,10 @@ from meshplan.constraints.problem import HOST_RESERVE, QUANTA_PER_GIB, Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
 from meshplan.solver.bounds import NEVER
+from meshplan.solver.cells import UNLIMITED
 from meshplan.solver.placements import exact_bounds
 from meshplan.solver.program import Goal, solve_program
 from meshplan.solver.rank_bounds import Bounds
-from meshplan.solver.regions import UNLIMITED
 from tests.constraints.memory_layouts import OFFLOAD_MODULES
 from tests.solver.oracle import Best, TooLarge, Tried, best, tried
 from tests.solver.small import FAMILIES, small, with_capacity

@@ -19,11 +19,12 @@ from meshplan.constraints.problem import Pin, Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
 from meshplan.solver.bounds import NEVER
+from meshplan.solver.cells import UNLIMITED, Pool, Region
 from meshplan.solver.found import canonical_key
 from meshplan.solver.judge import active_rules, violations
 from meshplan.solver.program import Goal, solve_program
 from meshplan.solver.rank_bounds import Bounds
-from meshplan.solver.regions import UNLIMITED, Pool, Region, Space
+from meshplan.solver.regions import Space
 from meshplan.solver.results import Infeasible, Plan
 from meshplan.solver.solve import solve
 from tests.solver.small import draw, small, with_capacity

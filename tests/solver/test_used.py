@@ -15,6 +15,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
 from meshplan.solver.bounds import NEVER
+from meshplan.solver.diagnosis.gpus import with_fixed_gpus
 from meshplan.solver.rates import rates
 from meshplan.solver.results import Infeasible, Plan
 from meshplan.solver.search import Search
@@ -158,3 +159,15 @@ def test_a_limit_leaves_the_best_plan_so_far_and_a_bound_of_all_parts() -> None:
     problem = _problem("toy-moe", [72, 68, 56], 96, "gb200-nvl72")
     answer = solve(problem, time_limit_s=1e-6)
     assert answer.status == "unknown"
+
+
+def test_a_diagnosis_is_about_the_most_gpus_that_allow_a_layout() -> None:
+    """Tests racks of 18, 17 and 14 trays: all 196 GPUs allow none, 192 do."""
+    problem = _problem("toy-moe", [72, 68, 56], 96, "gb200-nvl72", layout={"ep": 4})
+    fixed = with_fixed_gpus(problem)
+    assert fixed.gpus == 192 and not fixed.gpus_open
+    again = resolve(from_mapping(dict(fixed.asked)))
+    assert again.cluster.domains == fixed.cluster.domains
+    assert fixed.assumed[0].startswith("cluster: 192 of 196 GPUs")
+    none = with_fixed_gpus(_problem("deepseek-v3", [8, 4], 8, "gb200-nvl72"))
+    assert none.gpus == 8 and not none.gpus_open

@@ -4,8 +4,9 @@
 ``page``        :func:`html_page`: the whole page, which needs no other file
 ``notebook``    :func:`notebook_fragment`: what a notebook shows of a result
 ``heading``     the answer, the figures that matter most, the question
-``layout``      sections: memory by rank, time of a step, placement
+``layout``      sections: memory by rank, time of a step
 ``pipeline``    section: pipeline slots and schedule
+``placement``   section: links that groups cross, NVLink domains of the ranks
 ``plans``       sections: Pareto front, ranking, alternatives, relaxations
 ``compare``     sections: two layouts side by side
 ``diagnosis``   sections: why nothing fits, what would help

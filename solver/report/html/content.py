@@ -15,12 +15,15 @@ class Table:
     ----------
     numbers
         Places of the columns that are aligned to the right.
+    unfolded
+        Whether a page shows it at once even beside a figure: it says more than that.
     """
 
     caption: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: frozenset[int] = frozenset()
+    unfolded: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,12 @@ def table(
     heads: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
     text: tuple[int, ...] = (0,),
+    *,
+    unfolded: bool = False,
 ) -> Table:
     """A table whose columns are numbers but for those at the places ``text``."""
     numbers = frozenset(range(len(heads))) - frozenset(text)
-    return Table(caption, heads, tuple(rows), numbers)
+    return Table(caption, heads, tuple(rows), numbers, unfolded)
 
 
 __all__ = ["Drawing", "Section", "Table", "table"]

@@ -72,7 +72,7 @@ def _repair_section(found: list[dict[str, Any]]) -> Section:
         "repairs",
         "What would help, each by itself",
         drawings=(Drawing("repairs", label, drawn),) if drawn else (),
-        tables=(table("What would help", heads, rows, (0, 1, 6, 7)),),
+        tables=(table("What would help", heads, rows, (0, 1, 6, 7), unfolded=True),),
     )
 
 

@@ -102,6 +102,27 @@ def _schedule(rows: list[dict[str, Any]]) -> Chart:
     return alt.layer(bars, _inside(base, "micro-batch", _TEXT))
 
 
+def _placement(rows: list[dict[str, Any]]) -> Chart:
+    """A row for each pipeline rank, a block for each of its NVLink domains."""
+    import altair as alt
+
+    base = _base(rows).encode(
+        y=alt.Y("stage:O", title="rank", scale=alt.Scale(padding=0.12)),
+        tooltip=["stage:O", "domain:O", "gpus:N"],
+    )
+    bars = base.mark_bar(stroke=_PAGE, strokeWidth=1).encode(
+        x=alt.X(
+            "start:Q",
+            title="GPUs of the rank",
+            scale=alt.Scale(nice=False),
+            axis=alt.Axis(tickMinStep=1),
+        ),
+        x2="end:Q",
+        color=alt.Color(**_OWN),
+    )
+    return alt.layer(bars, _inside(base, "domain", _PAGE))
+
+
 def _pareto(rows: list[dict[str, Any]]) -> Chart:
     """Step time against memory; the plan of the page has a ring."""
     import altair as alt
@@ -139,16 +160,21 @@ def _relaxations(rows: list[dict[str, Any]]) -> Chart:
 
 
 def _repairs(rows: list[dict[str, Any]]) -> Chart:
-    """A bar for the throughput that each change buys."""
+    """A bar for the throughput that each change buys, under the change in words."""
     import altair as alt
 
     base = _base(rows).encode(
         x=alt.X("throughput:Q", title="tokens/s per GPU"),
-        y=alt.Y("change:N", sort=None, title=None),
+        y=alt.Y("change:N", sort=None, axis=None),
         tooltip=["change:N", "text:N"],
     )
-    labels = base.mark_text(align="left", dx=4, color=_TEXT).encode(text="text:N")
-    return alt.layer(base.mark_bar(color="var(--s2)"), labels, padding=_PADDING)
+    bars = base.mark_bar(color="var(--s2)", size=12, yOffset=9)
+    figures = base.mark_text(align="left", dx=4, dy=9, color=_TEXT).encode(text="text:N")
+    words = base.mark_text(
+        align="left", dy=-6, fontSize=12, color=_TEXT, limit=alt.expr("width")
+    ).encode(x=alt.datum(0), text="change:N")
+    layers = alt.layer(bars, figures, words, padding=_PADDING)
+    return layers.properties(height={"step": 2 * _ROW})
 
 
 def _terms(rows: list[dict[str, Any]]) -> Chart:
@@ -186,7 +212,8 @@ def _inside(base: alt.Chart, field: str, color: str) -> alt.Chart:
     """Labels in the middle of bars that have room for them."""
     import altair as alt
 
-    room = f"scale('x', datum.end) - scale('x', datum.start) > {_LETTER} * length(datum['{field}'])"
+    pixels = "scale('x', datum.end) - scale('x', datum.start)"
+    room = f"{pixels} > {_LETTER} * length(toString(datum['{field}']))"
     marks: alt.Chart = base.transform_calculate(middle="(datum.start + datum.end) / 2").mark_text(
         color=color, fontSize=11, aria=False, opacity=alt.expr(f"{room} ? 1 : 0")
     )
@@ -198,6 +225,7 @@ _CHARTS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
     "time": _time,
     "slots": _slots,
     "schedule": _schedule,
+    "placement": _placement,
     "pareto": _pareto,
     "relaxations": _relaxations,
     "terms": _terms,

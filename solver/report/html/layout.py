@@ -1,4 +1,4 @@
-"""Sections on one layout: memory by rank, time of a step, where its groups lie."""
+"""Sections on one layout: memory by rank, time of a step, what follows from the layout."""
 
 from __future__ import annotations
 
@@ -8,18 +8,9 @@ from typing import Any
 from meshplan.solver.report.bars import MEMORY_PARTS, time_parts
 from meshplan.solver.report.html.content import Drawing, Section, table
 from meshplan.solver.report.html.pipeline import pipeline_section
+from meshplan.solver.report.html.placement import placement_section
 from meshplan.solver.report.memory import PART_WORDS
 from meshplan.solver.report.words import EVENT_WORDS, runs_of_ranks, seconds
-
-#: Kinds of groups, in words.
-_GROUPS = {
-    "tp": "tensor parallel",
-    "cp": "context parallel",
-    "ep": "expert parallel",
-    "dp_cp": "gradients of attention (dp × cp)",
-    "edp": "gradients of experts (edp)",
-    "pp": "pipeline",
-}
 
 
 def layout_sections(data: dict[str, Any]) -> Iterator[Section]:
@@ -34,7 +25,7 @@ def layout_sections(data: dict[str, Any]) -> Iterator[Section]:
         if data["layout"]["pp"] * data["layout"]["vpp"] > 1:
             yield pipeline_section(data)
     if data.get("placement") is not None:
-        yield _placement_section(data["placement"])
+        yield placement_section(data["placement"])
 
 
 def memory_section(memory: dict[str, Any]) -> Section:
@@ -138,28 +129,6 @@ def time_section(time: dict[str, Any]) -> Section:
         "Time of a step",
         drawings=(Drawing("time", label, drawn),),
         tables=(table("Time of a step by part", ("part", "time", "share"), rows),),
-    )
-
-
-def _placement_section(placement: dict[str, Any]) -> Section:
-    rows = []
-    for name, title in _GROUPS.items():
-        one = placement[name]
-        if one is None or one["size"] == 1:
-            continue
-        link = "–" if one["link_gbps"] is None else f"{one['link_gbps']:g}"
-        inside = f"{one['inside']:,} of {one['groups']:,}"
-        rows.append((title, str(one["size"]), str(one["domains"]), inside, one["tier"], link))
-    heads = ("group", "ranks", "domains", "inside one domain", "slowest tier", "GB/s a GPU")
-    note = (
-        "How many NVLink domains a group spans at least, how many of the groups lie inside one, "
-        "and the slowest link that a group crosses, with its specified bandwidth in one direction."
-    )
-    return Section(
-        "placement",
-        "Placement by NVLink domain",
-        note,
-        tables=(table("Placement of the groups", heads, rows, (0, 4)),),
     )
 
 

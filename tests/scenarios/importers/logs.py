@@ -26,6 +26,58 @@ using world size: 64, data-parallel size: 32
   world_size ...... 64
 -------------------- end of arguments ---------------------
 """
+CONFIGURATION = """\
+done with setup ...
+------- Task Configuration -------
+_target_: megatron.bridge.training.config.ConfigContainer
+comm_overlap: null
+dataset:
+  _target_: megatron.bridge.training.config.GPTDatasetConfig
+  sequence_length: 4096
+  split_matrix:
+  - - 0
+    - 0.33
+mixed_precision:
+  bf16: true
+  num_layers_at_end_in_bf16: 0
+model:
+  _target_: megatron.bridge.models.qwen.qwen_provider.Qwen3MoEModelProvider
+  attention_backend:
+    _args_:
+    - 5
+    _call_: true
+  bf16: true
+  context_parallel_size: 1
+  expert_model_parallel_size: 8
+  expert_tensor_parallel_size: 1
+  fp8: null
+  hidden_size: 2048
+  kv_lora_rank: 512
+  moe_ffn_hidden_size: 768
+  moe_router_topk: 8
+  moe_token_dispatcher_type: alltoall
+  multi_latent_attention: false
+  num_layers: 48
+  num_moe_experts: 128
+  num_query_groups: 4
+  pipeline_model_parallel_size: 1
+  recompute_granularity: selective
+  recompute_modules:
+  - moe_act
+  - mlp
+  seq_length: 131072
+  sequence_parallel: true
+  tensor_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: null
+optimizer:
+  optimizer_cpu_offload: false
+train:
+  global_batch_size: 512
+  micro_batch_size: 1
+
+----------------------------------
+Training ...
+"""
 BRIDGE = """\
 Step Time : 31.23s GPU utilization: 26.4MODEL_TFLOP/s/GPU
  [2026-11-30 01:02:03] iteration        1/      50 | consumed samples:          512 | \

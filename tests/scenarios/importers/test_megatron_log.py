@@ -12,7 +12,7 @@ from meshplan.scenarios.errors import InputError
 from meshplan.scenarios.importers.megatron_log import read_log, read_log_file
 from meshplan.scenarios.importers.run_layout import layout_words
 from meshplan.scenarios.importers.steady_steps import steady_step
-from tests.scenarios.importers.logs import BRIDGE, DUMP, log_line, megatron_log
+from tests.scenarios.importers.logs import BRIDGE, CONFIGURATION, DUMP, log_line, megatron_log
 
 
 def test_megatron_lines() -> None:
@@ -242,3 +242,31 @@ def test_doubtful_runs_are_told() -> None:
     assert any("slower than the first: the run drifts" in note for note in drift.notes)
     few = steady_step(read_log(megatron_log([1000.0] * 4)))
     assert "only 3 lines are left to measure by" in few.notes
+
+
+def test_configuration_of_bridge_is_read() -> None:
+    """Tests sections, lists, null, experts under their own name, and the line of each field.
+
+    The length of the data stands, not the 131072 that the model could have; a latent of a model
+    without latents is printed, too.
+    """
+    log = read_log("rank 0\n" + CONFIGURATION + BRIDGE)
+    assert log.arguments is None and log.configuration is not None
+    read = {one.name: (one.value, one.line) for one in log.configuration.settings}
+    assert read["num_experts"] == (128, 33) and read["num_layers"] == (48, 32)
+    assert read["seq_length"] == (4096, 8)
+    assert read["recompute_modules"][0] == ("moe_act", "mlp")
+    assert read["sequence_parallel"][0] is True and "fp8" not in read
+    assert read["global_batch_size"][0] == 512
+    part = log.configuration.to_scenario_part(48)
+    assert layout_words(part.stated_layout()).startswith("tp=2,cp=1,pp=1,ep=8,etp=1")
+
+
+def test_prefixed_configuration_is_read() -> None:
+    """Tests what srun --label puts before each line, and lines of another rank between them."""
+    lines = [f"0: {line}" for line in CONFIGURATION.splitlines()]
+    lines.insert(20, "1: model:")
+    log = read_log("\n".join([*lines, BRIDGE]))
+    assert log.configuration is not None
+    assert log.configuration.get("num_layers") == 48
+    assert read_log(BRIDGE).configuration is None

@@ -242,3 +242,17 @@ def test_repeats_count_once(tmp_path: Path) -> None:
     assert often.errors.groups == once.errors.groups == 2
     assert _fitted(often) == pytest.approx(_fitted(once), rel=0.01)
     assert _one(often, "overall").spread == pytest.approx(_one(once, "overall").spread, rel=0.1)
+
+
+def test_only_runs_of_their_kind_are_no_contradiction(tmp_path: Path) -> None:
+    """Tests two of eight runs on a network at a fifth: explained, but neither predicts the other.
+
+    The band is wide, and the words do not say that runs contradict each other.
+    """
+    layouts = {"moe": LAYOUTS["moe"][:4], "long": LAYOUTS["long"]}
+    truth = {"nic_dispatch": BASE.nic_dispatch * 0.2}
+    report = meshplan.calibrate(write_runs(tmp_path, truth=truth, layouts=layouts))
+    assert set(_fitted(report)) == {"nic_dispatch"}
+    assert report.errors.unseen is not None and report.errors.after < 0.03 < report.errors.unseen
+    assert report.worth.grade is Grade.WEAK and report.band.value > BAND
+    assert "some are the only ones of their kind" in report.worth.text

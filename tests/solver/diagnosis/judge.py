@@ -24,7 +24,7 @@ from tests.solver.oracle import cells, splits, to_layout
 from tests.solver.small import with_capacity
 
 #: Layouts that are costed one by one, at most.
-MOST_LAYOUTS = 1500
+MOST_LAYOUTS = 400
 _PIPELINE = "options.pipeline_layout"
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.diagnosis_random import infeasible, judged
 from meshplan.constraints.problem import Problem
 from meshplan.solver.diagnosis.conflict import conflict
 from meshplan.solver.diagnosis.facts import MEMORY
@@ -141,15 +140,3 @@ def test_random_rule_conflicts_are_irreducible() -> None:
             continue
         assert_irreducible(problem, conflict(problem))
         judged += 1
-
-
-@pytest.mark.slow
-def test_all_conflicts_of_random_scenarios_are_irreducible() -> None:
-    """Tests the first infeasible draws of each kind, as ``benchmarks/diagnosis_random.py`` does."""
-    kinds = {"rules": 6, "memory": 3, "real": 3}
-    for kind, problem in infeasible(0):
-        if not any(kinds.values()):
-            break
-        if kinds[kind]:
-            kinds[kind] -= 1
-            assert judged(kind, problem, with_repairs=False).faults == []

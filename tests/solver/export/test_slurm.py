@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from meshplan.solver.export.plan_file import StoredPlan
-from meshplan.solver.export.slurm import node_sizes, segment_of, slurm
+from meshplan.solver.export.slurm import node_sizes, slurm
 from meshplan.topologies import Cluster, build_cluster
 from tests.solver.export.plans import plan
+
+#: A rack of which the layout leaves out what fills no group of 32.
+PART = {"gpus": None, "domains": [72], "use": "best"}
 
 
 def _requests(text: str) -> list[str]:
@@ -50,32 +53,35 @@ def test_racks_become_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "domains", "sizes", "segment"),
+    ("preset", "domains", "sizes"),
     [
-        ("h100-hgx", [8, 8], [8, 8], None),
-        ("h100-hgx", [8, 6], [8, 6], None),
-        ("gb200-nvl72", [72, 72], [4] * 36, 18),
-        ("gb200-nvl72", [72, 68], [4] * 35, None),
-        ("gb200-nvl72", [10, 10], [4, 4, 2, 4, 4, 2], 3),
+        ("h100-hgx", [8, 6], [8, 6]),
+        ("gb200-nvl72", [72, 68], [4] * 35),
+        ("gb200-nvl72", [10, 10], [4, 4, 2, 4, 4, 2]),
     ],
 )
-def test_sizes_of_nodes(
-    preset: str, domains: list[int], sizes: list[int], segment: int | None
-) -> None:
-    """Tests domains that end within a node, and those that no segment can ask for."""
-    cluster = build_cluster(preset, domains=domains)
-    assert node_sizes(cluster) == sizes
-    assert segment_of(cluster) == segment
+def test_sizes_of_nodes(preset: str, domains: list[int], sizes: list[int]) -> None:
+    """Tests domains that end within a node."""
+    assert node_sizes(build_cluster(preset, domains=domains)) == sizes
 
 
 def test_unequal_domains_are_told(tmp_path: Path) -> None:
     """Tests that a script for unequal racks says what its ranks count on."""
     cluster = build_cluster("gb200-nvl72", domains=[36, 24, 4])
     text = slurm(_on(plan(tmp_path, "hybridep and graphs"), cluster), "test")
-    assert not any("--segment" in one for one in _requests(text))
+    assert not any("--segment" in one for one in _requests(text)), "they share no more than a node"
     lines = text.splitlines()
     assert "#   ranks 36 to 59: 24 GPUs on 6 nodes" in lines
-    assert "# They differ, so no --segment can ask for them: name the nodes in this order." in lines
+    said = "# They differ, so no --segment asks for all of that: name the nodes in this order."
+    assert said in lines
+
+
+def test_a_part_of_the_cluster_is_asked_for(tmp_path: Path) -> None:
+    """Tests a plan that leaves GPUs idle: 64 of the 72 of a rack, so 16 of its 18 nodes."""
+    exported = plan(tmp_path, "hybridep and graphs", cluster=PART)
+    assert exported.layout.gpus == 64
+    requests = _requests(slurm(exported, "test"))
+    assert "--nodes=16" in requests and "--segment=16" in requests
 
 
 def _ran(text: str, tmp_path: Path, *command: str) -> list[str]:

@@ -89,7 +89,7 @@ def test_markdown_has_every_part_and_no_stray_markup() -> None:
     assert "1. `layout.ep = 2 + the memory of a GPU`\n2. `layout.tp = 3 + rule" in text
     assert "   8 heads, tp = 3. (Not proved minimal" in text
     assert "| cluster.gpus: 8 instead of 4 | yes | " in text
-    assert "- seq\\_len: the experts alone hold 516 GiB a GPU" in text
+    assert "- seq_len: the experts alone hold 516 GiB a GPU" in text
     assert "<details><summary>Assumed</summary>" in text
     assert text.endswith("</details>\n")
 
@@ -137,6 +137,9 @@ def test_levers_without_effect_are_grouped() -> None:
     )
     text = _flat(str(found))
     assert "hbm and gpus what clashes stays as it is layout.ep too few" in text
+    assert (
+        "- hbm and gpus: what clashes stays as it is\n- layout.ep: too few" in found.to_markdown()
+    )
 
 
 def test_notebooks_get_html() -> None:

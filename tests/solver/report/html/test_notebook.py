@@ -12,7 +12,7 @@ import pytest
 from meshplan.solver.compare.diff import diff
 from meshplan.solver.compare.why import why
 from meshplan.solver.memory import memory
-from tests.meshplan.results import ROOT, infeasible, plan, report, small_file, unknown
+from tests.meshplan.results import ROOT, diagnosis, infeasible, plan, report, small_file, unknown
 from tests.solver.small import toy_scenario
 
 
@@ -44,6 +44,7 @@ def _results(folder: Path) -> list[Any]:
         plan(file, layout="tp=2,ep=2,pp=2,vpp=2"),
         report(file, "tp=3"),
         infeasible(file),
+        diagnosis(file),
         unknown(file),
         why(toy_scenario(32), "tp=2,ep=2"),
         diff(report(file), report(file, "tp=4,ep=2")),

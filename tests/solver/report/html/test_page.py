@@ -12,14 +12,11 @@ import pytest
 
 from meshplan.solver.compare.diff import diff
 from meshplan.solver.compare.why import why
-from meshplan.solver.diagnosis.arithmetic import Finding
-from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.memory import memory
-from meshplan.solver.repairs import Change, NoHelp, Repair
 from meshplan.solver.report.html.content import Drawing, Section
 from meshplan.solver.report.html.page import html_page, sections
-from meshplan.solver.results import Alternative, Conflict, Relaxation
-from tests.meshplan.results import infeasible, plan, report, small_file, unknown
+from meshplan.solver.results import Alternative, Relaxation
+from tests.meshplan.results import diagnosis, infeasible, plan, report, small_file, unknown
 from tests.solver.small import toy_scenario
 
 PIPELINE = "tp=2,ep=2,pp=2,vpp=2"
@@ -142,6 +139,22 @@ def test_large_pipelines_stay_drawable(tmp_path: Path) -> None:
     assert len({row["rank"] for row in drawn["memory"].rows}) == 64
 
 
+def test_domains_are_those_of_the_placement(tmp_path: Path) -> None:
+    """Tests stages of 12 GPUs on domains of 8: the second is shared by two pipeline ranks."""
+    file = small_file(tmp_path)
+    text = Path(file).read_text("utf-8").replace("gpus: 8", "gpus: 24")
+    Path(file).write_text(text.replace("size: 32", "size: 24"), "utf-8")
+    result = report(file, "pp=2,tp=4,ep=1,dp=3")
+    drawn = _drawings(result)["placement"]
+    assert [(row["stage"], row["domain"], row["start"], row["end"]) for row in drawn.rows] == [
+        (0, 0, 0, 8), (0, 1, 8, 12), (1, 1, 0, 4), (1, 2, 4, 12),
+    ]  # fmt: skip
+    ranks = result.to_json()["placement"]["ranks"]
+    assert f"{ranks['at_domain_borders']} of 1 borders" in drawn.label
+    (row,) = _named(result)["placement"].tables[1].rows
+    assert row[:4] == ("0–2", "8 of 8", "0", "0–1")
+
+
 def test_one_slot_has_no_schedule(tmp_path: Path) -> None:
     """Tests that a plan without a pipeline has no section on one."""
     assert "pipeline" not in _named(plan(small_file(tmp_path)))
@@ -186,25 +199,12 @@ def test_answers_without_a_plan(make: Any, tmp_path: Path) -> None:
 
 def test_diagnosis_has_cause_and_repairs(tmp_path: Path) -> None:
     """Tests that what a repair buys is drawn and listed, and that untried ones are only listed."""
-    found = plan(small_file(tmp_path))
-    change = Change("cluster.gpus", 4, 8, "8 GPUs instead of 4")
-    other = Change("workload.seq_len", 8192, 4096, "half the sequence")
-    result = Diagnosis(
-        found.problem,
-        "infeasible",
-        "it is too large",
-        1.0,
-        findings=(Finding("memory-capacity", 128.0, 72.8, "GiB", "spread evenly"),),
-        conflicts=(Conflict(("memory-capacity",), (), "it is too large", minimal=True),),
-        repairs=(Repair("gpus", (change,), True, found), Repair("seq", (other,), False, None)),
-        no_help=(NoHelp("offload", "it is on"),),
-        cut_short=("repairs",),
-    )
+    result = diagnosis(small_file(tmp_path))
     named = _named(result)
     assert {"cause", "floors", "conflicts", "repairs", "no-help", "cut-short"} <= set(named)
     (row,) = _drawings(result)["repairs"].rows
     assert row["change"] == "8 GPUs instead of 4"
-    assert row["throughput"] == found.to_json()["time"]["tokens_per_s_per_gpu"]
+    assert row["throughput"] == plan(small_file(tmp_path)).to_json()["time"]["tokens_per_s_per_gpu"]
     verified = [row[:2] for row in named["repairs"].tables[0].rows]
     assert verified == [
         ("8 GPUs instead of 4", "yes"),
