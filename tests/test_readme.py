@@ -16,11 +16,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-README = (ROOT / "README.md").read_text("utf-8")
+#: Pages whose marked examples run, as one text: marks are unique over all of them.
+EXAMPLES = "\n".join(
+    page.read_text("utf-8") for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+)
 
 
 def _marked(mark: str, language: str) -> str:
-    """Text of the one fenced block of the README that stands right after the comment ``mark``."""
+    """Text of the one fenced block of README and docs that stands right after the comment ``mark``."""
     blocks = _all_marked(re.escape(mark), language)
     assert len(blocks) == 1, f"{len(blocks)} blocks are marked {mark!r}"
     return blocks[0][1]
@@ -29,7 +32,7 @@ def _marked(mark: str, language: str) -> str:
 def _all_marked(mark: str, language: str) -> list[tuple[str, str]]:
     """Comment and text of each fenced block that stands right after a comment like ``mark``."""
     pattern = rf"^<!-- ({mark}) -->\n```{language}\n(.+?)\n```$"
-    return re.findall(pattern, README, re.MULTILINE | re.DOTALL)
+    return re.findall(pattern, EXAMPLES, re.MULTILINE | re.DOTALL)
 
 
 def _run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -113,7 +116,7 @@ def test_further_keys_of_the_readme_are_accepted(folder: Path) -> None:
     """Tests that the keys shown as "more keys" go with the example file."""
     from meshplan.scenarios import loads
 
-    more = re.findall(r"^```yaml\n(layout: .+?)\n```$", README, re.MULTILINE | re.DOTALL)
+    more = re.findall(r"^```yaml\n(layout: .+?)\n```$", EXAMPLES, re.MULTILINE | re.DOTALL)
     assert len(more) == 1, "one block of further keys"
     scenario = loads((folder / "my-run.yaml").read_text("utf-8") + "\n" + more[0])
     assert scenario.limits.memory_headroom == 0.10, "as the block says"
@@ -121,7 +124,7 @@ def test_further_keys_of_the_readme_are_accepted(folder: Path) -> None:
 
 def test_links_lead_somewhere() -> None:
     """Tests that every relative link of README, CONTRIBUTING and docs names a file that exists."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md")]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
     broken = [
         f"{page.name}: {target}"
         for page in pages
@@ -129,6 +132,11 @@ def test_links_lead_somewhere() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert not broken
+
+
+def test_readme_is_short() -> None:
+    """Tests that the README stays near one screen: what is longer belongs in docs."""
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110
 
 
 # -- docs/ ------------------------------------------------------------------------------------
@@ -176,6 +184,21 @@ def test_defaults_are_documented_as_they_are(key: str, default: Any) -> None:
     shown = str(default).lower() if isinstance(default, bool) else str(default)
     rows = re.findall(rf"^\| `{key}` \| `\"?([^`\"]+)\"?` \|", page, re.MULTILINE)
     assert shown in rows, f"the row of {key} says {rows}"
+
+
+def test_reference_pages_are_what_the_code_says() -> None:
+    """Tests that ``docs/reference/`` was written again after the last change of what it shows."""
+    run = _run([str(DOCS / "reference" / "generate.py"), "--check"], ROOT)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_page_is_on_the_site() -> None:
+    """Tests that the site's navigation, and the list of pages, name every page of docs."""
+    site = (ROOT / "mkdocs.yml").read_text("utf-8")
+    listed = (DOCS / "README.md").read_text("utf-8")
+    pages = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")]
+    pages.remove("README.md")
+    assert [page for page in pages if f" {page}\n" not in site or f"]({page})" not in listed] == []
 
 
 def test_every_advisory_is_explained() -> None:
