@@ -12,6 +12,8 @@
 :class:`WhyReport`          what :func:`why` found
 :func:`diagnose`            why nothing fits, and what would help
 :class:`Diagnosis`          what :func:`diagnose` found
+:func:`limits`              how far each field can go before nothing fits
+:class:`LimitsReport`       what :func:`limits` found
 :func:`diff`                two results side by side
 :class:`DiffReport`         what :func:`diff` found
 :func:`memory`              the memory of one layout, rank by rank and item by item
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from meshplan.solver.compare.diff import DiffReport
     from meshplan.solver.compare.why import WhyReport
     from meshplan.solver.diagnosis.result import Diagnosis
+    from meshplan.solver.limits.results import LimitsReport
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.placement.report import PlacementReport
     from meshplan.solver.progress import Progress
@@ -58,6 +61,7 @@ _HOMES = {
     "DiffReport": "meshplan.solver.compare.diff",
     "FlopsReport": "meshplan.solver.report.flops",
     "Infeasible": "meshplan.solver.results",
+    "LimitsReport": "meshplan.solver.limits.results",
     "MemoryReport": "meshplan.solver.memory",
     "InputError": "meshplan.scenarios.errors",
     "PlacementReport": "meshplan.solver.placement.report",
@@ -216,6 +220,36 @@ def diagnose(
     _check_limit(time_limit_s)
     problem, fields = with_stated(_scenario(scenario), layout)
     return search(problem, time_limit_s=time_limit_s, progress=progress, stated=fields)
+
+
+def limits(
+    scenario: Scenario | str | Path,
+    *,
+    time_limit_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> LimitsReport:
+    """Find how far each field of a scenario can go before nothing fits, all else as it is.
+
+    The least GPUs and memory of one, the longest sequence, the largest global batch and
+    micro-batch, and the most data parallelism, each with the plan that it buys.
+
+    Parameters
+    ----------
+    scenario
+        A scenario, or the path of its file.
+    time_limit_s, progress
+        As for :func:`solve`, for all of them together; what a limit leaves open is marked.
+
+    Raises
+    ------
+    InputError
+        If the scenario cannot be read, or an argument is out of range.
+    """
+    from meshplan.constraints.resolve import resolve
+    from meshplan.solver.limits.search import limits as search
+
+    _check_limit(time_limit_s)
+    return search(resolve(_scenario(scenario)), time_limit_s=time_limit_s, progress=progress)
 
 
 def diff(
@@ -401,6 +435,7 @@ __all__ = [
     "FlopsReport",
     "Infeasible",
     "InputError",
+    "LimitsReport",
     "MemoryReport",
     "PlacementReport",
     "Plan",
@@ -412,6 +447,7 @@ __all__ = [
     "diagnose",
     "diff",
     "flops",
+    "limits",
     "load",
     "memory",
     "place",
