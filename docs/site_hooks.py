@@ -21,7 +21,7 @@ ROOT_PAGES = {name: name for name in ("CONTRIBUTING.md", "CHANGELOG.md")} | {
     "index.md": "README.md"
 }
 
-_LINK = re.compile(r"\[([^\]\n]+)\]\(((?!\w+:|#)[^)\s]+)\)")
+_LINK = re.compile(r"\[([^\]]+)\]\(((?!\w+:|#)[^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
