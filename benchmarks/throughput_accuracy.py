@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.command_line import Results, exit_code, json_option  # noqa: E402
 from benchmarks.memory_words import Unusable  # noqa: E402
+from benchmarks.throughput_aims import aim_lines  # noqa: E402
 from benchmarks.throughput_fit import (  # noqa: E402
     Clock,
     MissingExtra,
@@ -119,6 +120,7 @@ def _compare(options: argparse.Namespace) -> int:
         outcomes = cross_validate(cases, options.workers)
     with results.printing():
         print(report(rows, cases, predicted, outcomes, series(measured)))
+        print(*aim_lines(cases, outcomes), sep="\n")
     results.deliver("--json", lambda: as_json(rows, cases, predicted, outcomes))
     return 0
 

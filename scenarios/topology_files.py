@@ -101,6 +101,11 @@ def read_topology_files(
         findings = tuple(replace(one, file=file) for one in reading.findings)
         readings.append((file, replace(reading, findings=findings)))
     inventories = [one for _, one in readings if isinstance(one, Inventory)]
+    if node_type is not None:
+        # Here the file that does not suit the type is known; `assemble` has none.
+        held = _against_type(readings, _node_type(node_type))
+        if not inventories:
+            return TopologyFiles(held, None)
     if not inventories:
         return TopologyFiles(tuple(readings), None)
     if node_type is None:
@@ -124,6 +129,33 @@ def read_topology_files(
     except ClusterError as error:
         raise InputError(error.message, advice=error.advice) from None
     return TopologyFiles(tuple(readings), imported)
+
+
+def _against_type(
+    readings: Sequence[tuple[str, Reading]], kind: NodeType
+) -> tuple[tuple[str, Reading], ...]:
+    """The readings, with findings of files about the inside of a node that differ from its type.
+
+    Raises
+    ------
+    InputError
+        With the file, if a node has another number of GPUs or NVLink islands than the type.
+    """
+    from meshplan.topologies.errors import ClusterError
+    from meshplan.topologies.findings import node_findings
+    from meshplan.topologies.inventory import NodeReading
+
+    held: list[tuple[str, Reading]] = []
+    for file, reading in readings:
+        if isinstance(reading, NodeReading):
+            try:
+                told = node_findings([reading], kind)
+            except ClusterError as error:
+                raise InputError(error.message, advice=error.advice, file=file) from None
+            told = [replace(one, file=file) for one in told]
+            reading = replace(reading, findings=(*reading.findings, *told))
+        held.append((file, reading))
+    return tuple(held)
 
 
 def _text(path: str | Path) -> tuple[str, str]:

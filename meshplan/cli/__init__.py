@@ -11,6 +11,7 @@
 ``export``      ``meshplan export``
 ``calibrate``   ``meshplan calibrate``
 ``test``        ``meshplan test``; ``case_lines`` helps it, ``meshplan.suite`` does the work
+``sweep``       ``meshplan sweep``; ``sweep_table`` helps it, ``meshplan.sweeps`` does the work
 ``imports``     ``meshplan import args``, ``model`` and ``runs``; ``part_output`` helps them
 ``rules``       ``meshplan rules`` and ``meshplan explain``
 ``models``      ``meshplan models``

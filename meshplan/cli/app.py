@@ -25,6 +25,7 @@ from meshplan.cli.place import place
 from meshplan.cli.rules import explain, rules
 from meshplan.cli.schema import schema
 from meshplan.cli.solve import solve
+from meshplan.cli.sweep import sweep
 from meshplan.cli.test import test
 from meshplan.cli.why import why
 
@@ -99,7 +100,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, diagnose, why, diff, memory, place, flops, test, export, calibrate, imports,
-    rules, explain, models, clusters, schema,
+    solve, check, diagnose, why, diff, memory, place, flops, test, sweep, export, calibrate,
+    imports, rules, explain, models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

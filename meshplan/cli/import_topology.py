@@ -120,8 +120,8 @@ def _lines(read: TopologyFiles) -> list[str]:
         kind = cluster.node_type
         lines += [
             "",
-            f"cluster {cluster.name}: {cluster.gpus:,} × {kind.gpu} in {cluster.nodes:,} nodes of "
-            f"{kind.name}",
+            f"cluster {cluster.name}: {cluster.gpus:,} × {kind.gpu} in "
+            f"{counted(cluster.nodes, 'node')} of {kind.name}",
             f"NVLink domains ({source}):",
             *_histogram(read.imported.histogram, kind.gpus_per_node),
         ]
@@ -135,9 +135,11 @@ def _lines(read: TopologyFiles) -> list[str]:
 
 
 def _histogram(histogram: Mapping[int, int], gpus_per_node: int) -> list[str]:
+    from meshplan.solver.report.words import counted
+
     most = max(histogram.values())
     return [
-        f"  {count:>6,} × {gpus:>3} GPUs ({-(-gpus // gpus_per_node):>2} nodes) "
+        f"  {count:>6,} × {gpus:>3} GPUs ({counted(-(-gpus // gpus_per_node), 'node'):>8}) "
         + "█" * max(1, round(40 * count / most))
         for gpus, count in histogram.items()
     ]
@@ -156,7 +158,10 @@ def _summary(reading: Reading) -> str:
                 f"{counted(len(reading.blocks), 'block')}{planned and f' (sizes {planned})'}"
             )
         if reading.leaves:
-            parts.append(f"{reading.switches:,} switches, {len(reading.leaves):,} of them leaves")
+            parts.append(
+                f"{reading.switches:,} switch{'es' * (reading.switches != 1)}, "
+                f"{len(reading.leaves):,} of them leaves"
+            )
         if reading.ids:
             keys = {key for key in reading.ids.values() if key is not None}
             parts.append(f"{counted(len(keys), 'id')} of NVLink domains")

@@ -10,11 +10,22 @@ import click
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+_MOST_JOBS = 1024
+
 
 def _positive(_: click.Context, __: click.Parameter, value: float | None) -> float | None:
     if value is not None and not (math.isfinite(value) and value > 0):
         raise click.BadParameter(f"{value} is not a positive number of seconds.")
     return value
+
+
+def _jobs(_: click.Context, __: click.Parameter, value: str) -> int | None:
+    """The number of processes; None for ``auto``."""
+    if value == "auto":
+        return None
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:9]) <= _MOST_JOBS):
+        raise click.BadParameter(f"{value!r} is neither auto nor a number from 1 to {_MOST_JOBS}.")
+    return int(value)
 
 
 def scenario_argument(command: _Command) -> _Command:
@@ -69,6 +80,18 @@ def time_limit_option(command: _Command) -> _Command:
         metavar="S",
         callback=_positive,
         help="Stop after S seconds with the best plan so far and what is proved.",
+    )(command)
+
+
+def jobs_option(command: _Command) -> _Command:
+    """Option ``--jobs N``; None for ``auto``."""
+    return click.option(
+        "--jobs",
+        "-j",
+        default="auto",
+        callback=_jobs,
+        metavar="N|auto",
+        help="Processes that work at once; auto: one a CPU. 1: all in this process.",
     )(command)
 
 

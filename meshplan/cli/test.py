@@ -12,35 +12,17 @@ from typing import TYPE_CHECKING
 import click
 
 from meshplan.cli.exit_codes import DEBUG_VARIABLE
-from meshplan.cli.options import time_limit_option
+from meshplan.cli.options import jobs_option, time_limit_option
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from meshplan.suite.case import Case
 
-_MOST_JOBS = 1024
-
-
-def _jobs(_: click.Context, __: click.Parameter, value: str) -> int | None:
-    """The number of processes; None for ``auto``."""
-    if value == "auto":
-        return None
-    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:9]) <= _MOST_JOBS):
-        raise click.BadParameter(f"{value!r} is neither auto nor a number from 1 to {_MOST_JOBS}.")
-    return int(value)
-
 
 @click.command(short_help="Run scenario files and hold them to what they expect.")
 @click.argument("paths", metavar="PATHS...", nargs=-1, required=True)
-@click.option(
-    "--jobs",
-    "-j",
-    default="auto",
-    callback=_jobs,
-    metavar="N|auto",
-    help="Processes that work at once; auto: one a CPU. 1: all in this process.",
-)
+@jobs_option
 @click.option(
     "-k",
     "expression",
@@ -137,7 +119,8 @@ def _run(
     held: Callable[[Case], Case],
 ) -> _Run:
     from meshplan.cli.case_lines import CaseLines
-    from meshplan.suite.workers import Tick, available_cpus, run_here, run_in_workers
+    from meshplan.suite.workers import Tick, run_here, run_in_workers
+    from meshplan.workers import available_cpus
 
     started = time.perf_counter()
     debug = os.environ.get(DEBUG_VARIABLE) == "1"

@@ -9,6 +9,7 @@ from meshplan.scenarios.errors import one_line
 from meshplan.solver.export.documents import exports, head
 from meshplan.solver.export.plan_file import StoredPlan
 from meshplan.solver.placement.place import Placement, place
+from meshplan.solver.placement.slurm import node_sizes, task_options
 from meshplan.topologies import Cluster
 
 #: What sets up a rank of a job step as torch.distributed reads it.
@@ -45,25 +46,14 @@ def _distribution(cluster: Cluster) -> str:
 
 def _requests(name: str, placed: Placement) -> Iterator[str]:
     cluster = placed.cluster
-    sizes = node_sizes(cluster)
     yield f"#SBATCH --job-name={one_line(name)}"
-    yield f"#SBATCH --nodes={len(sizes)}"
-    if len(set(sizes)) == 1:
-        yield f"#SBATCH --ntasks-per-node={sizes[0]}"
-    else:
-        yield f"#SBATCH --ntasks={sum(sizes)}"
-    yield f"#SBATCH --gpus-per-node={max(sizes)}"
+    yield from (f"#SBATCH {option}" for option in task_options(cluster))
+    yield f"#SBATCH --gpus-per-node={max(node_sizes(cluster))}"
     yield "#SBATCH --exclusive"
     if cluster.node_names:
         yield f"#SBATCH --nodelist={','.join(cluster.node_names)}"
     elif placed.segment_nodes > 1:
         yield f"#SBATCH --segment={placed.segment_nodes}"
-
-
-def node_sizes(cluster: Cluster) -> list[int]:
-    """Ranks of each node, in rank order."""
-    whole = cluster.node_type.gpus_per_node
-    return [min(whole, gpus - first) for gpus in cluster.domains for first in range(0, gpus, whole)]
 
 
 def _ranks(cluster: Cluster) -> Iterator[str]:
@@ -96,4 +86,4 @@ def _hostfile(placed: Placement) -> Iterator[str]:
     yield "END"
 
 
-__all__ = ["node_sizes", "slurm"]
+__all__ = ["slurm"]

@@ -12,6 +12,7 @@ from meshplan.scenarios.errors import InputError
 from meshplan.solver.compare.stored import stored
 from meshplan.solver.placement import files
 from meshplan.solver.placement.place import Borders, Placement, place
+from meshplan.solver.placement.slurm import node_sizes, task_options
 from meshplan.solver.report.cluster import cluster_data
 from meshplan.solver.report.data import RESULT_VERSION
 from meshplan.solver.report.placement import placement_data
@@ -102,10 +103,12 @@ class PlacementReport:
         placed = self.placement
         node = placed.problem.node_type
         yield "order", f"{placed.order}; ranks go through one domain after the other"
-        slurm = f"--nodes={placed.cluster.nodes} --ntasks-per-node={node.gpus_per_node}"
+        options = task_options(placed.cluster)
         if node.multi_node_nvlink:
-            slurm += f" --segment={placed.segment_nodes}"
-        yield "Slurm", slurm
+            options.append(f"--segment={placed.segment_nodes}")
+        yield "Slurm", " ".join(options)
+        if len(set(node_sizes(placed.cluster))) > 1:
+            yield "", "nodes hold unequal numbers of ranks: start them by --hostfile"
         if placed.layout.pp > 1:
             stages = f"{placed.layout.pp} of {counted(placed.stage_gpus, 'GPU')}"
             yield "stages", f"{stages}; {_borders_text(placed.domain_borders, 'NVLink domains')}"
@@ -121,9 +124,7 @@ class PlacementReport:
 def _borders_text(borders: Borders, what: str) -> str:
     if borders.at_borders == borders.stages:
         return f"every stage begins and ends with one of the {what}"
-    text = (
-        f"{borders.at_borders} of {counted(borders.stages, 'stage border')} are borders of {what}"
-    )
+    text = f"{borders.at_borders:,} of {borders.stages:,} stage borders are borders of {what}"
     if borders.at_borders == borders.bound:
         return f"{text}; no order has more (proved)"
     return f"{text}; no order has more than {borders.bound}"

@@ -14,6 +14,7 @@ import pytest
 from benchmarks import throughput_fit as fits
 from benchmarks.memory_words import Unusable
 from benchmarks.throughput_accuracy import FILES, judge, main
+from benchmarks.throughput_aims import aim_lines, aims
 from benchmarks.throughput_report import Pair, Row, baseline, errors_of, pairs, summary
 from benchmarks.throughput_rows import Measured, read_measured
 from benchmarks.throughput_scenario import Case, SpeedDraft, case_of
@@ -305,3 +306,30 @@ def test_cells_that_cannot_be_read(tmp_path: Path, changes: dict[str, str], mess
     with pytest.raises(InputError, match=message):
         read_measured(given)
     assert main([str(given), "--no-fit"]) == 2
+
+
+def test_aims_are_judged_by_what_was_held_out() -> None:
+    """Tests sums, limits and words of the aims on predictions whose errors are known."""
+    _, cases, _ = judged()
+    sure = [i for i, case in enumerate(cases) if not case.doubt]
+    # All layouts 7.9 % too fast: under 8 %, and the order of all pairs is kept.  All models 11.1 %.
+    outcomes = [
+        fits.Outcome(
+            fits.Split(family, "all", (), tuple(sure)),
+            predicted={i: cases[i].tflops * factor for i in sure},
+        )
+        for family, factor in (("layouts", 1.079), ("model", 1.111))
+    ]
+    found = {aim.text: aim for aim in aims(cases, outcomes)}
+    assert found["mean error, layouts left out"].figure == pytest.approx(7.9)
+    assert found["mean error, layouts left out"].reached
+    assert found["mean error at 16K and more, layouts left out"].rows == 6
+    assert not found["mean error, model left out"].reached
+    # The baseline errs by 5.8 % where a run's own layout is known from other releases.
+    assert not found["better than the baseline, row left out"].reached
+    assert found["better than the baseline, row and its layout left out"].reached
+    assert found["pairs over 10 % apart with the right sign"].figure == 100.0
+    assert not any("GPU type" in text for text in found)  # no such split was fitted
+    lines = aim_lines(cases, outcomes)
+    assert sum("MISSED" in line for line in lines) == sum(not a.reached for a in found.values())
+    assert aim_lines(cases, []) == []

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from meshplan.suite.case import Case
-from meshplan.suite.workers import Tick, available_cpus, run_in_workers
+from meshplan.suite.workers import Tick, run_in_workers
+from meshplan.workers import available_cpus
 from tests.meshplan.judges import judge
 from tests.meshplan.results import ROOT, small_file
 
@@ -72,7 +73,7 @@ def test_closing_ends_what_runs() -> None:
 def test_available_cpus_respect_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests a container with half a CPU, one without quota, and a file that says nonsense."""
     quota = tmp_path / "cpu.max"
-    monkeypatch.setattr("meshplan.suite.workers._CPU_QUOTA", quota)
+    monkeypatch.setattr("meshplan.workers._CPU_QUOTA", quota)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
     counts = {}
     for text in ("50000 100000", "400000 100000", "max 100000", "?", "1 0"):

@@ -40,6 +40,10 @@ def read_topology_text(text: str, name: str = "this-node") -> Reading:
         If the format is not known, or the reader of the format refuses the text.
     """
     start = text.lstrip("\ufeff \t\r\n")[:1]
+    if not start:
+        raise TopologyFileError(
+            "the file is empty", advice="look whether the command that wrote it failed.", line=1
+        )
     if start == "{":
         return read_node_labels(text)
     if start == "<":

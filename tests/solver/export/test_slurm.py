@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from meshplan.solver.export.plan_file import StoredPlan
-from meshplan.solver.export.slurm import node_sizes, slurm
+from meshplan.solver.export.slurm import slurm
+from meshplan.solver.placement.slurm import node_sizes
 from meshplan.topologies import Cluster, build_cluster
 from tests.solver.export.plans import plan
 

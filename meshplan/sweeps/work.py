@@ -1,0 +1,73 @@
+"""One scenario of a sweep solved: what a worker does, here, in a process or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meshplan import __version__
+from meshplan.sweeps.grid import Point
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker is given.
+
+    Attributes
+    ----------
+    data
+        The scenario as plain data; files that it names have whole paths.
+    key
+        Of the scenario and its files, as the one who asked read them.
+    time_limit_s
+        Seconds after which the best plan so far is the answer; None for no limit.
+    version
+        Of meshplan where the sweep was asked for.
+    """
+
+    data: Mapping[str, Any]
+    key: str
+    time_limit_s: float | None = None
+    version: str = __version__
+
+
+def task_of(point: Point, time_limit_s: float | None) -> Task:
+    """The task that a point is."""
+    return Task(point.data, point.key, time_limit_s)
+
+
+def solve_task(task: Task) -> dict[str, Any]:
+    """The row of one scenario; one of status ``error`` if it cannot be solved.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the user stops it.
+    """
+    import meshplan
+    from meshplan.scenarios import from_mapping
+    from meshplan.sweeps.grid import scenario_key
+    from meshplan.sweeps.row import failed_row, row_of
+
+    if task.version != meshplan.__version__:
+        return failed_row(
+            task.key, f"the worker has meshplan {meshplan.__version__}, the sweep {task.version}"
+        )
+    try:
+        scenario = from_mapping(task.data)
+        if scenario_key(scenario) != task.key:
+            return failed_row(
+                task.key, "a file that the scenario names differs here, or changed during the sweep"
+            )
+        result = meshplan.solve(scenario, time_limit_s=task.time_limit_s)
+    except meshplan.InputError as error:
+        return failed_row(task.key, " ".join(str(error).split()))
+    except Exception as error:
+        return failed_row(task.key, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    if getattr(result, "stopped_by", None) == "interrupt":
+        raise KeyboardInterrupt
+    return row_of(result, task.key)
+
+
+__all__ = ["Task", "solve_task", "task_of"]
