@@ -24,6 +24,8 @@
 :class:`FlopsReport`        what :func:`flops` found
 :func:`calibrate`           the step-time model fitted to measured runs
 :class:`CalibrationReport`  what :func:`calibrate` found
+:func:`sweep`               a scenario over a grid of values
+:class:`Sweep`              what :func:`sweep` found
 :class:`InputError`         bad input, in words for people
 ==========================  ==========================================================
 
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from meshplan.solver.progress import Progress
     from meshplan.solver.report.flops import FlopsReport
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
+    from meshplan.sweeps.result import Sweep
 
 __version__ = "0.1.0"
 
@@ -68,6 +71,7 @@ _HOMES = {
     "Plan": "meshplan.solver.results",
     "Progress": "meshplan.solver.progress",
     "Scenario": "meshplan.scenarios",
+    "Sweep": "meshplan.sweeps.result",
     "Unknown": "meshplan.solver.results",
     "WhyReport": "meshplan.solver.compare.why",
 }
@@ -376,6 +380,44 @@ def calibrate(
     return fit_to(runs, base=base, name=name, date=date)
 
 
+def sweep(
+    scenario: Scenario | str | Path,
+    over: Mapping[str, Iterable[object]],
+    *,
+    jobs: int = 1,
+    time_limit_s: float | None = None,
+) -> Sweep:
+    """Solve a scenario with each combination of values of some fields.
+
+    Parameters
+    ----------
+    scenario
+        A scenario, or the path of its file.
+    over
+        The values of each field: ``{"workload.seq_len": [4096, 8192], "cluster.gpus": [64, 128]}``.
+    jobs
+        Processes at once; 1 solves all in this one.
+    time_limit_s
+        For each scenario.
+
+    Raises
+    ------
+    InputError
+        If the scenario, a field or one of its values is not allowed, or an argument out of range.
+    """
+    from meshplan.scenarios import InputError
+    from meshplan.sweeps.axes import axes_of
+    from meshplan.sweeps.grid import read_grid
+    from meshplan.sweeps.run import Means, Run
+
+    _check_limit(time_limit_s)
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}, but must be 1 or more", advice="leave it out for 1.")
+    run = Run(read_grid(scenario, (), axes_of(over)), Means(jobs, None, time_limit_s))
+    run.run()
+    return run.result()
+
+
 def _check_limit(time_limit_s: float | None) -> None:
     from meshplan.scenarios import InputError
 
@@ -439,6 +481,7 @@ __all__ = [
     "MemoryReport",
     "PlacementReport",
     "Plan",
+    "Sweep",
     "Unknown",
     "WhyReport",
     "__version__",
@@ -452,5 +495,6 @@ __all__ = [
     "memory",
     "place",
     "solve",
+    "sweep",
     "why",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,23 @@ def read_axes(overs: Sequence[str], fixed: Sequence[str] = ()) -> tuple[Axis, ..
             advice="sweep fewer values, or a part of the grid at a time.",
         )
     return axes
+
+
+def axes_of(over: Mapping[str, Iterable[Any]]) -> tuple[Axis, ...]:
+    """Axes from Python values, by field.
+
+    Raises
+    ------
+    InputError
+        As :func:`read_axes` does.
+    """
+    listed = {field: list(values) for field, values in over.items()}
+    for field, values in listed.items():
+        if not values:
+            raise InputError(f"over has no values for {shown(field)}", advice="give one or more.")
+    return read_axes(
+        [f"{field}={','.join(map(json.dumps, values))}" for field, values in listed.items()]
+    )
 
 
 def _path(field: str) -> str:
@@ -160,4 +178,4 @@ def _keep_apart(field: str, over: str, other: str, said: str) -> None:
         )
 
 
-__all__ = ["MOST_SCENARIOS", "Axis", "read_axes"]
+__all__ = ["MOST_SCENARIOS", "Axis", "axes_of", "read_axes"]

@@ -5,13 +5,20 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from meshplan import __version__
-from meshplan.scenarios import InputError, Scenario, input_files, loads, self_contained
+from meshplan.scenarios import (
+    InputError,
+    Scenario,
+    from_mapping,
+    input_files,
+    loads,
+    self_contained,
+)
 from meshplan.scenarios.files import read_file
 from meshplan.sweeps.axes import Axis
 
@@ -59,8 +66,10 @@ class Grid:
     inputs: Mapping[str, Path]
 
 
-def read_grid(file: str | Path, overrides: Sequence[str], axes: tuple[Axis, ...]) -> Grid:
-    """Read the scenario file once, and check it with each combination of values.
+def read_grid(
+    source: Scenario | str | Path, overrides: Sequence[str], axes: tuple[Axis, ...]
+) -> Grid:
+    """Read a scenario file once, or take a scenario, and check it with each combination.
 
     Raises
     ------
@@ -69,13 +78,13 @@ def read_grid(file: str | Path, overrides: Sequence[str], axes: tuple[Axis, ...]
     """
     from meshplan.constraints.resolve import resolve
 
-    text, contents = read_file(Path(file)), _Contents()
+    change, contents = _changeable(source), _Contents()
     points: list[Point] = []
     inputs: dict[str, Path] = {}
     by_axis = [list(zip(axis.values, axis.overrides(), strict=True)) for axis in axes]
     for index, chosen in enumerate(itertools.product(*by_axis)):
         changes = [*overrides, *(override for _, override in chosen)]
-        scenario = loads(text, str(file), changes)
+        scenario = change(changes)
         resolve(scenario)  # a cluster or model that cannot be is refused here
         key = scenario_key(scenario, contents)
         values = tuple(value for value, _ in chosen)
@@ -85,6 +94,15 @@ def read_grid(file: str | Path, overrides: Sequence[str], axes: tuple[Axis, ...]
                    for name, path in files.items()}  # fmt: skip
     _refuse_twins(points, axes)
     return Grid(scenario.name, axes, tuple(points), inputs)
+
+
+def _changeable(source: Scenario | str | Path) -> Callable[[Sequence[str]], Scenario]:
+    """What makes of changes such as ``workload.seq_len=8192`` the changed scenario."""
+    if isinstance(source, Scenario):
+        data = self_contained(source)
+        return lambda changes: from_mapping(data, changes)
+    text = read_file(source)
+    return lambda changes: loads(text, str(source), changes)
 
 
 def _refuse_twins(points: Sequence[Point], axes: Sequence[Axis]) -> None:

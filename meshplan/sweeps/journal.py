@@ -18,6 +18,7 @@ from meshplan.sweeps.row import COLUMNS
 
 #: What the first line has to say.
 FORMAT = 1
+_HEAD_BEGINS = b'{"meshplan_sweep":'
 _PROVED = ("optimal", "infeasible")
 
 
@@ -106,15 +107,15 @@ class Journal:
         content = self._file.read()
         whole, _, torn = content.rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
+        if lines:
+            self._check_head(_parsed(lines[0]))
+        elif not _HEAD_BEGINS.startswith(torn[: len(_HEAD_BEGINS)]):
+            raise self._foreign()
         if torn:
             # The last write was cut short: what follows shall begin on a line of its own.
             self._truncate(len(content) - len(torn))
         if not lines:
-            if torn and not b'{"meshplan_sweep"'.startswith(torn[:17]):
-                raise self._foreign()
             self._write({"meshplan_sweep": FORMAT, "meshplan": __version__})
-            return
-        self._check_head(_parsed(lines[0]))
         for number, line in enumerate(lines[1:], start=2):
             self._take(_parsed(line), number)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -24,7 +24,11 @@ def run_here(tasks: Sequence[Task]) -> Generator[Event, None, None]:
         yield index, solve_task(task)
 
 
-def run_in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Event, None, None]:
+def run_in_processes(
+    tasks: Sequence[Task],
+    jobs: int,
+    solve: Callable[[Task], Mapping[str, Any]] = solve_task,
+) -> Generator[Event, None, None]:
     """Solve in up to ``jobs`` processes at once; rows come as they are ready.
 
     A task whose process dies gets another one, once: what ended it may have been meant for
@@ -35,9 +39,7 @@ def run_in_processes(tasks: Sequence[Task], jobs: int) -> Generator[Event, None,
     again: list[int] = []
     for last in (False, True):
         places = again if last else list(range(len(tasks)))
-        with closing(
-            in_workers([tasks[one] for one in places], jobs, solve_task, patience_s)
-        ) as run:
+        with closing(in_workers([tasks[one] for one in places], jobs, solve, patience_s)) as run:
             for event in run:
                 if isinstance(event, Busy):
                     yield None

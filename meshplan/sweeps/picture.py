@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -196,7 +197,10 @@ def _least(axes: Any, sweep: Sweep, first: Axis, others: Sequence[Axis]) -> None
             (value, *least_gpus([row for row in rows if _same(row[first.field], value)]))
             for value in first.values
         ]
-        known = [(places(value), gpus, proved) for value, gpus, proved in found if gpus is not None]
+        known = [
+            (places(value), math.nan if gpus is None else gpus, proved)
+            for value, gpus, proved in found
+        ]  # where nothing has a plan the line breaks
         style = _style(number, len(series), _GREYS)
         axes.plot(
             [x for x, _, _ in known], [y for _, y, _ in known], **style, label=_plain(label) or None
