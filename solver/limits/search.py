@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from meshplan.constraints.problem import Problem
 from meshplan.solver.limits.quantities import QUANTITIES, Quantity
@@ -34,8 +34,15 @@ def limits(
         possible: bool | None = trials.works({})
     except LimitReached:
         possible = None
-    found = tuple(_limit(trials, one) for one in quantities if one.applies(problem))
+    found = tuple(search_limits(trials, quantities))
     return LimitsReport(problem, possible, found, time.monotonic() - started)
+
+
+def search_limits(trials: Trials, quantities: Sequence[Quantity] = QUANTITIES) -> Iterator[Limit]:
+    """The same for a problem that is given by its trials."""
+    for quantity in quantities:
+        if quantity.applies(trials.base):
+            yield _limit(trials, quantity)
 
 
 def _limit(trials: Trials, quantity: Quantity) -> Limit:
@@ -64,4 +71,4 @@ def _limit(trials: Trials, quantity: Quantity) -> Limit:
     )
 
 
-__all__ = ["limits"]
+__all__ = ["limits", "search_limits"]
