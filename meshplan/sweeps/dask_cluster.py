@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from queue import Empty, Queue
 from typing import Any
 
 from meshplan.scenarios.checks import shown
@@ -51,12 +52,10 @@ def run_on_dask(tasks: Sequence[Task], address: str) -> Generator[Event, None, N
     InputError
         If the scheduler cannot be reached, or no longer.
     """
-    from distributed import TimeoutError as DaskTimeout
-    from distributed import wait
-
     client = _client(address)
     waiting = iter(enumerate(tasks))
     running: dict[Any, int] = {}
+    ended: Queue[Any] = Queue()
     try:
         while True:
             threads = sum(client.nthreads().values())
@@ -65,18 +64,19 @@ def run_on_dask(tasks: Sequence[Task], address: str) -> Generator[Event, None, N
                 # Not pure: Dask shall not take one task for another, nor keep its row for later.
                 future = client.submit(solve_task, task, pure=False, retries=_RETRIES)
                 running[future] = index
+                future.add_done_callback(ended.put)
             if not running:
                 return
             try:
-                done = wait(list(running), timeout=_TICK_S, return_when="FIRST_COMPLETED").done
-            except (DaskTimeout, TimeoutError):
-                done = set()
+                done = ended.get(timeout=_TICK_S)
+            except Empty:
+                done = None
             _refuse_lost(client, done, address)
-            for future in sorted(done, key=running.__getitem__):
-                index = running.pop(future)
-                yield index, _row(future, tasks[index])
-            if not done:
+            if done is None:
                 yield None
+                continue
+            index = running.pop(done)
+            yield index, _row(done, tasks[index])
     except OSError as error:
         raise _lost(address) from error
     finally:
@@ -90,8 +90,11 @@ def _client(address: str) -> Any:
 
     from distributed import Client
 
-    # What it would print on a lost connection is said in our own message.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # What Dask would print on a lost connection is said in our own message.  Its import gives
+    # each of its loggers a level.
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         return Client(address, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
@@ -103,9 +106,10 @@ def _client(address: str) -> Any:
         ) from None
 
 
-def _refuse_lost(client: Any, done: set[Any], address: str) -> None:
+def _refuse_lost(client: Any, done: Any | None, address: str) -> None:
     """Notice a scheduler that is gone: its tasks count as cancelled then."""
-    if client.status != "running" or any(one.status in ("cancelled", "lost") for one in done):
+    cut_off = done is not None and done.status in ("cancelled", "lost")
+    if client.status != "running" or cut_off:
         raise _lost(address)
 
 

@@ -90,7 +90,7 @@ def _keys(journal: Path) -> list[str]:
     return [json.loads(line)["key"] for line in journal.read_text().splitlines()[1:]]
 
 
-def _until_rows(journal: Path, number: int, patience_s: float = 120.0) -> None:
+def _until_rows(journal: Path, number: int, patience_s: float = 60.0) -> None:
     deadline = time.monotonic() + patience_s
     while not (journal.exists() and journal.read_bytes().count(b"\n") > number):
         assert time.monotonic() < deadline, "rows come as they are finished"
