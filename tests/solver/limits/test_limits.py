@@ -107,14 +107,13 @@ def test_limits_of_a_seed_scenario() -> None:
 
 def test_a_scenario_without_a_layout(tmp_path: Path) -> None:
     """Tests the report where one field alone helps, or cannot: domains of one GPU each."""
-    run = CliRunner().invoke(
-        application, ["limits", str(DENSE), "--json", str(tmp_path / "l.json")]
-    )
+    path = tmp_path / "limits.json"
+    run = CliRunner().invoke(application, ["limits", str(DENSE), "--json", str(path)])
     assert run.exit_code == 0, run.output
     data = json.loads(path.read_text("utf-8"))
     assert data["possible"] is False and data["status"] == "proved"
     by_path = {one["path"]: one for one in data["limits"]}
-    # Four GPUs hold 128 GiB each (README): 154 GiB with 8 % of headroom and activations.
+    # Each of four GPUs holds 128 GiB of state (README): 154 GiB with activations and headroom.
     assert by_path["node_type.hbm_gib"]["value"] == 154
     assert by_path["workload.seq_len"]["value"] is None
     assert "node_type.hbm_gib, now 79.1" in run.output and "none" in run.output
