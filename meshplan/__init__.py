@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from meshplan.solver.progress import Progress
     from meshplan.solver.report.flops import FlopsReport
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
+    from meshplan.sweeps.api import sweep
     from meshplan.sweeps.result import Sweep
 
 __version__ = "0.1.0"
@@ -70,6 +71,7 @@ _HOMES = {
     "Sweep": "meshplan.sweeps.result",
     "Unknown": "meshplan.solver.results",
     "WhyReport": "meshplan.solver.compare.why",
+    "sweep": "meshplan.sweeps.api",
 }
 
 
@@ -346,44 +348,6 @@ def calibrate(
     return fit_to(runs, base=base, name=name, date=date)
 
 
-def sweep(
-    scenario: Scenario | str | Path,
-    over: Mapping[str, Iterable[object]],
-    *,
-    jobs: int = 1,
-    time_limit_s: float | None = None,
-) -> Sweep:
-    """Solve a scenario with each combination of values of some fields.
-
-    Parameters
-    ----------
-    scenario
-        A scenario, or the path of its file.
-    over
-        The values of each field: ``{"workload.seq_len": [4096, 8192], "cluster.gpus": [64, 128]}``.
-    jobs
-        Processes at once; 1 solves all in this one.
-    time_limit_s
-        For each scenario.
-
-    Raises
-    ------
-    InputError
-        If the scenario, a field or one of its values is not allowed, or an argument out of range.
-    """
-    from meshplan.scenarios import InputError
-    from meshplan.sweeps.axes import axes_of
-    from meshplan.sweeps.grid import read_grid
-    from meshplan.sweeps.run import Means, Run
-
-    _check_limit(time_limit_s)
-    if jobs < 1:
-        raise InputError(f"jobs is {jobs}, but must be 1 or more", advice="leave it out for 1.")
-    run = Run(read_grid(scenario, (), axes_of(over)), Means(jobs, None, time_limit_s))
-    run.run()
-    return run.result()
-
-
 def _check_limit(time_limit_s: float | None) -> None:
     from meshplan.scenarios import InputError
 
@@ -421,7 +385,7 @@ def _scenario(given: object) -> Scenario:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public type when it is first asked for."""
+    """Import a public type, or ``sweep``, when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module 'meshplan' has no attribute {name!r}")
     from importlib import import_module
