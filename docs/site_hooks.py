@@ -21,7 +21,7 @@ ROOT_PAGES = {name: name for name in ("CONTRIBUTING.md", "CHANGELOG.md")} | {
     "index.md": "README.md"
 }
 
-_LINK = re.compile(r"\[([^\]\n]+)\]\(((?!\w+:|#)[^)\s]+)\)")
+_LINK = re.compile(r"\[([^\]]+)\]\(((?!\w+:|#)[^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -51,6 +51,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     linked = _LINK.sub(changed, markdown)
     return linked.replace('src="docs/', 'src="') if name in ROOT_PAGES else linked
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show bars in code of tables plainly: only GitHub takes their backslash away."""
+    return re.sub(r"<td.*?</td>", lambda cell: cell[0].replace("\\|", "|"), html, flags=re.DOTALL)
 
 
 def _site_uri(path: Path) -> str:

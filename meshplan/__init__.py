@@ -12,6 +12,8 @@
 :class:`WhyReport`          what :func:`why` found
 :func:`diagnose`            why nothing fits, and what would help
 :class:`Diagnosis`          what :func:`diagnose` found
+:func:`limits`              how far each field can go before nothing fits
+:class:`LimitsReport`       what :func:`limits` found
 :func:`diff`                two results side by side
 :class:`DiffReport`         what :func:`diff` found
 :func:`memory`              the memory of one layout, rank by rank and item by item
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from meshplan.solver.compare.diff import DiffReport
     from meshplan.solver.compare.why import WhyReport
     from meshplan.solver.diagnosis.result import Diagnosis
+    from meshplan.solver.limits.results import LimitsReport
     from meshplan.solver.memory import MemoryReport
     from meshplan.solver.placement.report import PlacementReport
     from meshplan.solver.progress import Progress
@@ -62,6 +65,7 @@ _HOMES = {
     "DiffReport": "meshplan.solver.compare.diff",
     "FlopsReport": "meshplan.solver.report.flops",
     "Infeasible": "meshplan.solver.results",
+    "LimitsReport": "meshplan.solver.limits.results",
     "MemoryReport": "meshplan.solver.memory",
     "InputError": "meshplan.scenarios.errors",
     "PlacementReport": "meshplan.solver.placement.report",
@@ -128,12 +132,13 @@ def solve(
     InputError
         If the scenario cannot be read or resolved, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit, check_wanted
     from meshplan.constraints.resolve import resolve
     from meshplan.solver.listings import Wanted
     from meshplan.solver.solve import solve as search
 
-    _check_limit(time_limit_s)
-    _check_wanted(top, pareto_within)
+    check_limit(time_limit_s)
+    check_wanted(top, pareto_within)
     wanted = Wanted(top, pareto_within, binding)
     problem = resolve(_scenario(scenario))
     return search(problem, time_limit_s=time_limit_s, progress=progress, wanted=wanted)
@@ -186,9 +191,10 @@ def why(
     InputError
         If the scenario or the layout cannot be read, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit
     from meshplan.solver.compare.why import why as hold_against
 
-    _check_limit(time_limit_s)
+    check_limit(time_limit_s)
     known = _scenario(scenario)
     return hold_against(known, layout, time_limit_s=time_limit_s, progress=progress)
 
@@ -216,12 +222,44 @@ def diagnose(
     InputError
         If the scenario or the layout cannot be read, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit
     from meshplan.solver.diagnosis.diagnose import diagnose as search
     from meshplan.solver.diagnosis.stated import with_stated
 
-    _check_limit(time_limit_s)
+    check_limit(time_limit_s)
     problem, fields = with_stated(_scenario(scenario), layout)
     return search(problem, time_limit_s=time_limit_s, progress=progress, stated=fields)
+
+
+def limits(
+    scenario: Scenario | str | Path,
+    *,
+    time_limit_s: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> LimitsReport:
+    """Find how far each field of a scenario can go before nothing fits, all else as it is.
+
+    The least GPUs and memory of one, the longest sequence, the largest global batch and
+    micro-batch, and the most data parallelism, each with the plan that it buys.
+
+    Parameters
+    ----------
+    scenario
+        A scenario, or the path of its file.
+    time_limit_s, progress
+        As for :func:`solve`, for all of them together; what a limit leaves open is marked.
+
+    Raises
+    ------
+    InputError
+        If the scenario cannot be read, or an argument is out of range.
+    """
+    from meshplan.arguments import check_limit
+    from meshplan.constraints.resolve import resolve
+    from meshplan.solver.limits.search import limits as search
+
+    check_limit(time_limit_s)
+    return search(resolve(_scenario(scenario)), time_limit_s=time_limit_s, progress=progress)
 
 
 def diff(
@@ -244,9 +282,10 @@ def diff(
     InputError
         If a file cannot be read or is no such result, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit
     from meshplan.solver.compare.diff import diff as compare
 
-    _check_limit(time_limit_s)
+    check_limit(time_limit_s)
     return compare(first, second, time_limit_s=time_limit_s)
 
 
@@ -348,28 +387,6 @@ def calibrate(
     return fit_to(runs, base=base, name=name, date=date)
 
 
-def _check_limit(time_limit_s: float | None) -> None:
-    from meshplan.scenarios import InputError
-
-    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
-        raise InputError(
-            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
-            advice="leave it out for no limit.",
-        )
-
-
-def _check_wanted(top: int, pareto_within: float | None) -> None:
-    from meshplan.scenarios import InputError
-
-    if top < 0:
-        raise InputError(f"top is {top}, but must be 0 or more", advice="leave it out for none.")
-    if pareto_within is not None and not 0 <= pareto_within < float("inf"):
-        raise InputError(
-            f"pareto_within is {pareto_within}, but must be a fraction of 0 or more",
-            advice="write 0.1 for plans up to 10 % slower than the fastest.",
-        )
-
-
 def _scenario(given: object) -> Scenario:
     """The scenario itself, or the one in the file whose path is given."""
     from meshplan.scenarios import InputError, Scenario
@@ -407,6 +424,7 @@ __all__ = [
     "FlopsReport",
     "Infeasible",
     "InputError",
+    "LimitsReport",
     "MemoryReport",
     "PlacementReport",
     "Plan",
@@ -419,6 +437,7 @@ __all__ = [
     "diagnose",
     "diff",
     "flops",
+    "limits",
     "load",
     "memory",
     "place",

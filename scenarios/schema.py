@@ -36,6 +36,9 @@ from meshplan.scenarios.model_ref import ANY_CARD, ModelRef
 from meshplan.scenarios.pins import BatchSize, CommPin, Pin
 from meshplan.scenarios.source_map import SourceMap, path_keys
 
+#: Longest sequence that a scenario may ask for, tokens.
+MAX_SEQ_LEN = 16_777_216
+
 
 class Section(BaseModel):
     """A part of a scenario: frozen, and unknown keys are refused."""
@@ -123,7 +126,7 @@ class ClusterSpec(Section):
 class Workload(Section):
     """What is trained on: sequence length, batch and number format."""
 
-    seq_len: Annotated[int, Within(1, 16_777_216)] = Field(description="Tokens in one sequence.")
+    seq_len: Annotated[int, Within(1, MAX_SEQ_LEN)] = Field(description="Tokens in one sequence.")
     global_batch_size: BatchSize = Field(
         description="Sequences in one optimizer step, or {min, max, multiple_of}."
     )

@@ -23,7 +23,7 @@ EXAMPLES = "\n".join(
 
 
 def _marked(mark: str, language: str) -> str:
-    """Text of the one fenced block of README and docs that stands right after the comment ``mark``."""
+    """Text of the one fenced block, of README and docs, right after the comment ``mark``."""
     blocks = _all_marked(re.escape(mark), language)
     assert len(blocks) == 1, f"{len(blocks)} blocks are marked {mark!r}"
     return blocks[0][1]

@@ -43,6 +43,21 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: int =
 # -- scenario.md ------------------------------------------------------------------------------
 
 
+#: What the sections whose names are not those of their keys are called on the page.
+_TITLES = {
+    "ClusterSpec": "cluster",
+    "LayoutPins": "layout",
+    "ExpectedLayout": "expect.layout",
+    "ModelCard": "model card",
+    "Published": "published",
+}
+
+
+def _title(name: str) -> str:
+    """Heading of the section that the schema calls ``name``: the key that it stands under."""
+    return _TITLES.get(name, name.lower())
+
+
 def _bounds(schema: dict[str, Any]) -> str:
     """Bounds of a number, text or list: ``1 to 16``; empty without any."""
     low = schema.get("minimum", schema.get("ge"))
@@ -62,8 +77,8 @@ def _type(schema: dict[str, Any]) -> str:
         forms = [_type(one) for one in schema["anyOf"] if one.get("type") != "null"]
         return " or ".join(dict.fromkeys(forms))
     if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return f"section [{name}](#{name.lower()})"
+        title = _title(schema["$ref"].rpartition("/")[2])
+        return f"[{title}](#{title.replace('.', '').replace(' ', '-')})"
     if "const" in schema or "enum" in schema:
         values = schema.get("enum", [schema.get("const")])
         return ", ".join(_code(json.dumps(one).strip('"')) for one in values)
@@ -86,22 +101,29 @@ def _default(key: str, schema: dict[str, Any], required: Sequence[str]) -> str:
     if value is None:
         return "none"
     if isinstance(value, dict) or value == "":
-        return "empty" if value == "" else "as in its section"
+        return "empty" if value == "" else "see there"
     return _code(json.dumps(value).strip('"'))
 
 
-def _keys(section: dict[str, Any]) -> str:
+def _keys(section: dict[str, Any], definitions: dict[str, Any]) -> str:
+    """Table of the keys of a section; one that is a section itself may have its meaning there."""
     required = section.get("required", ())
     rows = [
         (
             _code(key),
             _type(one),
             _default(key, one, required),
-            _cell(one.get("description", "")),
+            _cell(one.get("description") or _summary(one, definitions)),
         )
         for key, one in section["properties"].items()
     ]
     return _table(("key", "may be", "default", "meaning"), rows)
+
+
+def _summary(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
+    """First paragraph of the description of a section, or of the one that ``schema`` refers to."""
+    named = definitions.get(schema.get("$ref", "").rpartition("/")[2], schema)
+    return str(named.get("description", "")).partition("\n\n")[0]
 
 
 def scenario_page() -> str:
@@ -116,11 +138,11 @@ def scenario_page() -> str:
         "scenario files. [The scenario format](../scenario-format.md) introduces them, and "
         "`meshplan schema` prints the schema for editors.",
         "## Top level",
-        _keys(schema),
+        _keys(schema, schema["$defs"]),
     ]
     for name, section in schema["$defs"].items():
-        text = section.get("description", "").partition("\n\n")[0]
-        parts += [f"## {name}", _cell(text), _keys(section)]
+        text = _summary(section, {})
+        parts += [f"## {_title(name)}", _cell(text), _keys(section, schema["$defs"])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -4,6 +4,7 @@
 ``app``         the group of commands, faults in words, exit codes
 ``solve``       ``meshplan solve``
 ``check``       ``meshplan check``
+``limits``      ``meshplan limits``
 ``why``         ``meshplan why``
 ``diff``        ``meshplan diff``
 ``memory``      ``meshplan memory``

@@ -19,6 +19,7 @@ from meshplan.cli.exit_codes import BAD_INPUT, DEBUG_VARIABLE, OUR_FAULT, STOPPE
 from meshplan.cli.export import export
 from meshplan.cli.flops import flops
 from meshplan.cli.imports import imports
+from meshplan.cli.limits import limits
 from meshplan.cli.memory import memory
 from meshplan.cli.models import models
 from meshplan.cli.place import place
@@ -100,7 +101,7 @@ def application() -> None:
 
 
 for _command in (
-    solve, check, diagnose, why, diff, memory, place, flops, test, sweep, export, calibrate,
+    solve, check, diagnose, limits, why, diff, memory, place, flops, test, sweep, export, calibrate,
     imports, rules, explain, models, clusters, schema,
 ):  # fmt: skip
     application.add_command(_command)

@@ -159,7 +159,8 @@ def _summary(reading: Reading) -> str:
             )
         if reading.leaves:
             parts.append(
-                f"{reading.switches:,} switch{'es' * (reading.switches != 1)}, {len(reading.leaves):,} of them leaves"
+                f"{reading.switches:,} switch{'es' * (reading.switches != 1)}, "
+                f"{len(reading.leaves):,} of them leaves"
             )
         if reading.ids:
             keys = {key for key in reading.ids.values() if key is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from meshplan.arguments import check_limit
 from meshplan.scenarios import InputError, Scenario
 from meshplan.sweeps.axes import axes_of
 from meshplan.sweeps.grid import read_grid
@@ -37,11 +38,7 @@ def sweep(
     InputError
         If the scenario, a field or one of its values is not allowed, or an argument out of range.
     """
-    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
-        raise InputError(
-            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
-            advice="leave it out for no limit.",
-        )
+    check_limit(time_limit_s)
     if jobs < 1:
         raise InputError(f"jobs is {jobs}, but must be 1 or more", advice="leave it out for 1.")
     run = Run(read_grid(scenario, (), axes_of(over)), Means(jobs, None, time_limit_s))

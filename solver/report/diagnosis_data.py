@@ -59,11 +59,11 @@ def repair_data(repair: Repair) -> dict[str, Any]:
             for one in repair.changes
         ],
         "verified": repair.verified,
-        "result": None if repair.plan is None else _result_data(repair.plan),
+        "result": None if repair.plan is None else plan_figures(repair.plan),
     }
 
 
-def _result_data(plan: Plan) -> dict[str, Any]:
+def plan_figures(plan: Plan) -> dict[str, Any]:
     """What a plan is, in the few figures by which repairs are compared."""
     data = plan_data(plan)
     return {

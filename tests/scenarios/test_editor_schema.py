@@ -42,9 +42,9 @@ def test_scenarios_are_accepted(file: Path) -> None:
     assert _marked(read_yaml_file(file).value) == []
 
 
-def test_further_keys_of_the_readme_are_accepted() -> None:
-    """Tests pins of all forms, options, limits and expectations, as the README shows them."""
-    text = (ROOT / "README.md").read_text("utf-8")
+def test_further_keys_of_the_docs_are_accepted() -> None:
+    """Tests pins of all forms, options, limits and expectations, as the docs show them."""
+    text = (ROOT / "docs" / "getting-started.md").read_text("utf-8")
     more = re.findall(r"^```yaml\n(layout: .+?)\n```$", text, re.MULTILINE | re.DOTALL)
     assert len(more) == 1
     assert _marked(read_yaml(GOOD + more[0]).value) == []

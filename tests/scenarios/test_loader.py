@@ -268,7 +268,7 @@ def test_no_mapping(text: str) -> None:
             "  topology: t.conf\n  node_type: x",
             resolve_cluster,
             "t.conf",
-            "the format of the file is not known",
+            "the file is empty",
         ),
     ],
 )

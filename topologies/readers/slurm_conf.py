@@ -113,7 +113,7 @@ def assemble_slurm(
     nodes = tuple(dict.fromkeys((*in_block, *in_leaf)))
     if not nodes:
         why = (
-            f": {counted(len(commented), 'line')} with blocks or switches commented out"
+            f": {counted(len(commented), 'line', 'lines')} with blocks or switches commented out"
             if commented
             else ""
         )

@@ -1,0 +1,300 @@
+"""The quantities that have a limit: what is asked about each, and what that proves.
+
+Each yields the values that it learns to be possible, one better than the other, so that a time
+limit leaves the best one known; when it ends, all values beyond the last are refuted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meshplan.constraints.problem import Problem
+from meshplan.scenarios.checks import MAX_DEGREE
+from meshplan.scenarios.schema import MAX_SEQ_LEN
+from meshplan.solver.changed import asked_value
+from meshplan.solver.diagnosis.legality import decision_domains
+from meshplan.solver.repairs.hardware import (
+    MOST_TIMES,
+    Figure,
+    MoreGpus,
+    gpu_counts,
+    gpu_step,
+    gpus_of,
+    hbm_for,
+    size_field,
+)
+from meshplan.solver.repairs.lever import Step, values_of
+from meshplan.solver.repairs.trials import Trials
+from meshplan.solver.repairs.workload import batch_steps, longest_sequence
+from meshplan.topologies.cluster import MAX_GPUS
+
+#: Batches asked about at once, and so many of the largest at most where nothing bounds them.
+_AT_ONCE, _LARGEST = 64, 256
+
+
+class Quantity(ABC):
+    """One field whose least or largest value is looked for."""
+
+    path: str
+    title: str
+
+    def applies(self, problem: Problem) -> bool:
+        """Whether the scenario has such a field to change."""
+        return True
+
+    def now(self, problem: Problem) -> float | None:
+        """What the scenario says."""
+        value = asked_value(problem, self.field(problem))
+        return value if isinstance(value, int | float) else None
+
+    def field(self, problem: Problem) -> str:
+        """Path of the field."""
+        return self.path
+
+    def changes(self, problem: Problem, value: int) -> dict[str, object]:
+        """The scenario with this value, as trials take it."""
+        return {self.path: value}
+
+    @abstractmethod
+    def possible(self, trials: Trials) -> Iterator[int]:
+        """Values that work, each better than the one before; at its end no better one does."""
+
+    @abstractmethod
+    def proof(self, problem: Problem, value: int | None) -> str:
+        """What the end of :meth:`possible` proves."""
+
+    def bounded(self, value: int) -> bool:
+        """Whether the value is less than a scenario may ask for."""
+        return True
+
+
+@dataclass(frozen=True)
+class LeastGpus(Quantity):
+    """The least number of GPUs: counts have divisors of their own, so each is tried in turn."""
+
+    path: str = "cluster.gpus"
+    title: str = "least GPUs"
+
+    def applies(self, problem: Problem) -> bool:
+        """Whether one number says how many there are."""
+        return size_field(problem) is not None
+
+    def now(self, problem: Problem) -> float | None:
+        """GPUs of the cluster, however the scenario counts them."""
+        return problem.gpus
+
+    def field(self, problem: Problem) -> str:
+        """The field that says it."""
+        return size_field(problem) or self.path
+
+    def changes(self, problem: Problem, value: int) -> dict[str, object]:
+        """So many GPUs, as the scenario counts them."""
+        return values_of(gpu_step(problem, value))
+
+    def possible(self, trials: Trials) -> Iterator[int]:
+        """The present number, if it works, or the first above; then the first of all below."""
+        problem = trials.problem
+        if not trials.works({}):
+            step: Step | None = MoreGpus().smallest(trials)
+            if step is not None:
+                yield gpus_of(problem, step)
+                # Counts below the present one do not follow from it: they are tried, too.
+            most = problem.gpus - 1
+        else:
+            yield problem.gpus
+            most = problem.gpus - 1
+        for count in gpu_counts(problem, 1, most):
+            if trials.works(self.changes(problem, count)):
+                yield count
+                return
+
+    def proof(self, problem: Problem, value: int | None) -> str:
+        """Every count below was asked about."""
+        unit = "domains" if size_field(problem) == "cluster.domains" else "nodes"
+        if value is None:
+            most = min(problem.gpus * MOST_TIMES, MAX_GPUS)
+            return f"no number of whole {unit} up to {most:,} GPUs makes a layout possible"
+        parts = " (and parts of one node)" if size_field(problem) == "cluster.gpus" else ""
+        return f"every smaller number of whole {unit}{parts} is refuted"
+
+
+@dataclass(frozen=True)
+class LeastHbm(Quantity):
+    """The least memory of a GPU in whole GiB; what fits into less fits into more."""
+
+    path: str = "node_type.hbm_gib"
+    title: str = "least memory of a GPU, GiB"
+
+    def now(self, problem: Problem) -> float | None:
+        """What the node type has."""
+        return problem.node_type.hbm_gib
+
+    def possible(self, trials: Trials) -> Iterator[int]:
+        """Bisection between what no layout goes below and what one needs."""
+        problem = trials.problem
+        present = trials.trial({})
+        if present is None or present.found is None:
+            step = Figure("node_type.hbm_gib", "hbm_gib", self.title).smallest(trials)
+            if step is not None:
+                after = step[0].after
+                assert isinstance(after, int)
+                yield after
+            return
+        low = max(1, hbm_for(problem, present.least or 0))
+        high = max(low, hbm_for(problem, present.found.peak))
+        yield high
+        while low < high:
+            middle = (low + high) // 2
+            trial = trials.trial(self.changes(problem, middle))
+            if trial is not None and trial.found is not None:
+                high = max(low, min(middle, hbm_for(problem, trial.found.peak)))
+                yield high
+            else:
+                low = middle + 1
+
+    def proof(self, problem: Problem, value: int | None) -> str:
+        """One GiB less is refuted, and with it all below."""
+        if value is None:
+            return "no memory of a GPU makes a layout possible"
+        share = f"{problem.limits.memory_headroom:.0%} headroom included"
+        return f"1 GiB less is refuted, and so is all below; {share}"
+
+
+@dataclass(frozen=True)
+class LongestSequence(Quantity):
+    """The longest sequence in tokens, of all that some TP x CP divides."""
+
+    path: str = "workload.seq_len"
+    title: str = "longest sequence"
+
+    def possible(self, trials: Trials) -> Iterator[int]:
+        """The present one if it works; then the longest of all."""
+        now = trials.problem.seq_len
+        if trials.works({}):
+            yield now
+        longest = longest_sequence(trials, below=MAX_SEQ_LEN + 1)
+        if longest is not None and (longest > now or not trials.works({})):
+            yield longest
+
+    def proof(self, problem: Problem, value: int | None) -> str:
+        """Lengths of all shards were asked about."""
+        if value is None:
+            return "no length makes a layout possible"
+        if not self.bounded(value):
+            return "a scenario may not ask for more"
+        return "every longer one that TP and CP can divide is refuted"
+
+    def bounded(self, value: int) -> bool:
+        """Whether it is shorter than the schema allows."""
+        return value < MAX_SEQ_LEN
+
+
+@dataclass(frozen=True)
+class LargestBatch(Quantity):
+    """The largest global batch.
+
+    More micro-batches take no more memory, so that only a pinned ``layout.ga`` bounds it.
+    """
+
+    path: str = "workload.global_batch_size"
+    title: str = "largest global batch"
+
+    def possible(self, trials: Trials) -> Iterator[int]:
+        """The largest multiples of micro-batch times DP, in groups; then those above the found."""
+        problem = trials.problem
+        sizes = self._sizes(problem)
+        for first in range(0, len(sizes), _AT_ONCE):
+            chosen = sizes[first : first + _AT_ONCE]
+            best: int | None = None
+            while chosen and (found := _batch_of(trials, chosen)) is not None:
+                best, chosen = found, chosen[: chosen.index(found)]
+                yield best
+            if best is not None:
+                return
+
+    def proof(self, problem: Problem, value: int | None) -> str:
+        """All batches that the pins allow, or the largest ones."""
+        pinned = problem.pinned.get("ga")
+        if value is None:
+            return "no batch that was asked about makes a layout possible"
+        if not pinned:
+            return (
+                "nothing bounds it but what a scenario may ask for: more micro-batches take no "
+                "more memory"
+            )
+        return "every larger one that layout.ga allows is refuted"
+
+    def bounded(self, value: int) -> bool:
+        """Whether more would be one micro-batch for each replica more than may be asked for."""
+        return value < MAX_DEGREE // 2
+
+    @staticmethod
+    def _sizes(problem: Problem) -> list[int]:
+        """Batches to ask about, the largest first."""
+        steps = batch_steps(problem)
+        if pinned := problem.pinned.get("ga"):
+            sizes = {step * int(ga) for step in steps for ga in pinned}
+            return sorted((size for size in sizes if size <= MAX_DEGREE), reverse=True)
+        tops = {MAX_DEGREE // step * step for step in steps}
+        return sorted(tops, reverse=True)[:_LARGEST]
+
+
+def _batch_of(trials: Trials, sizes: list[int]) -> int | None:
+    trial = trials.trial({}, ("gbs", tuple(sizes)))
+    return int(trial.found.decisions["gbs"]) if trial is not None and trial.found else None
+
+
+@dataclass(frozen=True)
+class LargestDegree(Quantity):
+    """The largest value of a degree, its own pin set aside: each value is asked about in turn."""
+
+    decision: str
+    title: str
+
+    @property
+    def path(self) -> str:  # type: ignore[override]
+        """Its field."""
+        return f"layout.{self.decision}"
+
+    def possible(self, trials: Trials) -> Iterator[int]:
+        """The first that works, from the largest down."""
+        for value in self._values(trials.problem):
+            if trials.works(self.changes(trials.problem, value)):
+                yield value
+                return
+
+    def proof(self, problem: Problem, value: int | None) -> str:
+        """All larger values."""
+        values = self._values(problem)
+        if value is None:
+            return "no value makes a layout possible"
+        larger = [one for one in values if one > value]
+        if not larger:
+            return "no larger one divides GPUs and batch"
+        return f"refuted: {', '.join(f'{one:,}' for one in reversed(larger[-6:]))}" + (
+            f" and {len(larger) - 6} larger ones" if len(larger) > 6 else ""
+        )
+
+    def _values(self, problem: Problem) -> list[int]:
+        """The values that the search may try, the largest first."""
+        known = {int(value) for value in decision_domains(problem)[self.decision]}
+        known |= {int(value) for value in problem.pinned.get(self.decision, ())}
+        if self.decision == "mbs":
+            most = max(int(size) for size in problem.candidates["gbs"])
+            known |= {1 << power for power in range(most.bit_length())}
+            known = {value for value in known if value <= most}
+        return sorted(known, reverse=True)
+
+
+QUANTITIES: tuple[Quantity, ...] = (
+    LeastGpus(),
+    LeastHbm(),
+    LongestSequence(),
+    LargestBatch(),
+    LargestDegree("mbs", "largest micro-batch"),
+    LargestDegree("dp", "most data parallelism"),
+)
+
+__all__ = ["QUANTITIES", "Quantity"]

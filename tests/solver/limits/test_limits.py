@@ -1,0 +1,126 @@
+"""Limits of tiny scenarios against trying every layout, and of whole ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import meshplan
+from meshplan.cli.app import application
+from meshplan.constraints.problem import QUANTA_PER_GIB
+from meshplan.constraints.resolve import resolve
+from meshplan.solver.limits import Limit
+from meshplan.solver.limits.quantities import QUANTITIES, Quantity
+from meshplan.solver.limits.search import search_limits
+from meshplan.solver.repairs.hardware import gpu_counts
+from meshplan.solver.repairs.trials import Trials
+from tests.solver.oracle import tried
+from tests.solver.repairs.toys import MOST_LAYOUTS, Toy, toys
+
+ROOT = Path(__file__).resolve().parents[3]
+SEED = ROOT / "scenarios" / "seed" / "qwen3-235b-gb200-4k.yaml"
+DENSE = ROOT / "scenarios" / "reports" / "four-gpus-for-full-training-of-30b.yaml"
+
+
+def roomier(toy: Toy) -> Toy:
+    """The toy on GPUs with a tenth more memory than its leanest layout needs, if it has one."""
+    layouts = tried(toy.problem, MOST_LAYOUTS)
+    if layouts:
+        least = min(one.peak for one in layouts) / QUANTA_PER_GIB / 0.92
+        toy.figures = {"node_type.hbm_gib": round(least * 1.1, 3)}
+        toy.trials = Trials(toy.problem, fixed=toy.figures)
+    return toy
+
+
+TOYS = [*toys(3), *(roomier(toy) for toy in toys(3, first=40))]
+
+
+@pytest.fixture(scope="module", params=TOYS, ids=lambda toy: toy.problem.name)
+def toy(request: pytest.FixtureRequest) -> Toy:
+    """A toy with a layout or without."""
+    found: Toy = request.param
+    return found
+
+
+@pytest.fixture(scope="module", name="found")
+def _found(toy: Toy) -> list[tuple[Quantity, Limit]]:
+    asked = [one for one in QUANTITIES if one.applies(toy.problem)]
+    return list(zip(asked, search_limits(toy.trials, asked), strict=True))
+
+
+def beyond(toy: Toy, quantity: Quantity, limit: Limit) -> Iterator[Mapping[str, object]]:
+    """Some values beyond a limit, the nearest first."""
+    problem, value = toy.problem, limit.value
+    path = quantity.path
+    if path == "cluster.gpus":
+        most = problem.gpus if value is None else value - 1
+        yield from (quantity.changes(problem, n) for n in gpu_counts(problem, 1, most))
+    elif path == "node_type.hbm_gib":
+        yield from ({path: n} for n in range((value or 1) - 1, max(0, (value or 1) - 3), -1))
+    elif path == "workload.seq_len":
+        first = (value or 0) + 1
+        yield from ({path: n} for n in (*range(first, first + 20), 2 * first))
+    elif path in ("layout.mbs", "layout.dp"):
+        yield from ({path: n} for n in (1, 2, 3, 4, 8, 16) if n > (value or 0))
+    elif value is not None and limit.bounded:
+        yield from ({path: n} for n in range(value + 1, value + 17))
+
+
+def test_each_limit_is_possible(toy: Toy, found: list[tuple[Quantity, Limit]]) -> None:
+    """Tests that some layout fits at each limit, and that its plan is one."""
+    for quantity, limit in found:
+        assert limit.proved
+        if limit.value is None:
+            assert limit.plan is None
+            continue
+        values = quantity.changes(toy.problem, limit.value)
+        if limit.bounded:  # layouts of a batch without a bound are too many to try
+            assert toy.fits(values) in (True, None), limit.path
+        assert limit.plan is not None
+        assert limit.plan.cost.peak <= limit.plan.problem.capacity
+
+
+def test_nothing_beyond_it_is(toy: Toy, found: list[tuple[Quantity, Limit]]) -> None:
+    """Tests that every layout beyond a limit is illegal or overfull."""
+    for quantity, limit in found:
+        for values in beyond(toy, quantity, limit):
+            assert not toy.fits(values), (limit.path, limit.value, values)
+
+
+def test_limits_of_a_seed_scenario() -> None:
+    """Tests figures of Qwen3-235B at 4K on 128 GB200s that can be told by hand."""
+    asked = [one for one in QUANTITIES if one.path in ("layout.dp", "cluster.gpus")]
+    report = {one.path: one for one in search_limits(Trials(resolve(meshplan.load(SEED))), asked)}
+    # tp = cp = pp = 1 fits: every GPU is a replica of its own, and 1,024 sequences divide by 128.
+    assert report["layout.dp"].value == 128
+    # 235e9 parameters with weights, gradients and two moments in bf16 take 1,751 GiB: over 8 GPUs
+    # more than the 169.6 GiB that each may use.  12 would do, but DP would have a factor of 3,
+    # which does not divide the batch of 1,024.
+    assert report["cluster.gpus"].value == 16
+    plan = report["cluster.gpus"].plan
+    assert plan is not None and plan.problem.gpus == 16
+
+
+def test_a_scenario_without_a_layout(tmp_path: Path) -> None:
+    """Tests the report where one field alone helps, or cannot: domains of one GPU each."""
+    path = tmp_path / "limits.json"
+    run = CliRunner().invoke(application, ["limits", str(DENSE), "--json", str(path)])
+    assert run.exit_code == 0, run.output
+    data = json.loads(path.read_text("utf-8"))
+    assert data["possible"] is False and data["status"] == "proved"
+    by_path = {one["path"]: one for one in data["limits"]}
+    # Each of four GPUs holds 128 GiB of state (README): 154 GiB with activations and headroom.
+    assert by_path["node_type.hbm_gib"]["value"] == 154
+    assert by_path["workload.seq_len"]["value"] is None
+    assert "node_type.hbm_gib, now 79.1" in run.output and "none" in run.output
+
+
+def test_a_time_limit_leaves_what_is_known() -> None:
+    """Tests that a limit of no time marks everything as not proved, with exit code 4."""
+    run = CliRunner().invoke(application, ["limits", str(SEED), "--time-limit", "0.0001"])
+    assert run.exit_code == 4
+    assert "not known" in run.output and "the time was up" in run.output
