@@ -98,8 +98,9 @@ def test_help_names_every_command() -> None:
     text = _output("--help")
     listed = text[text.index("Commands:") :].split("\n\n")[0].splitlines()[1:]
     assert [line.split()[0] for line in listed] == [
-        "solve", "check", "diagnose", "why", "diff", "memory", "place", "flops", "test", "export",
-        "calibrate", "import", "rules", "explain", "models", "clusters", "schema",
+        "solve", "check", "diagnose", "limits", "why", "diff", "memory", "place", "flops", "test",
+        "sweep", "export", "calibrate", "import", "rules", "explain", "models", "clusters",
+        "schema",
     ]  # fmt: skip
 
 
