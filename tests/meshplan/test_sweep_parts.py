@@ -206,7 +206,8 @@ def test_one_sweep_at_a_time(tmp_path: Path) -> None:
 def _sweep(**swept: list[Any]) -> Sweep:
     """A made-up sweep of lengths and GPUs: 8 GPUs have a plan up to 8,192 tokens, 16 up to all."""
     axes = axes_of({"workload.seq_len": [4096, 8192, 16384], "cluster.gpus": [8, 16]} | swept)
-    values, rows = [], {}
+    values: list[tuple[Any, ...]] = []
+    rows: dict[int, Any] = {}
     for length in axes[0].values:
         for gpus in axes[1].values:
             index = len(values)
