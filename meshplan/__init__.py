@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from meshplan.solver.progress import Progress
     from meshplan.solver.report.flops import FlopsReport
     from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
+    from meshplan.sweeps.api import sweep
     from meshplan.sweeps.result import Sweep
 
 __version__ = "0.1.0"
@@ -75,6 +76,7 @@ _HOMES = {
     "Sweep": "meshplan.sweeps.result",
     "Unknown": "meshplan.solver.results",
     "WhyReport": "meshplan.solver.compare.why",
+    "sweep": "meshplan.sweeps.api",
 }
 
 
@@ -131,14 +133,15 @@ def solve(
     InputError
         If the scenario cannot be read or resolved, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit, check_wanted
     from meshplan.constraints.resolve import resolve
     from meshplan.solver.diagnosis.near_misses import with_near_misses
     from meshplan.solver.listings import Wanted
     from meshplan.solver.results import Plan
     from meshplan.solver.solve import solve as search
 
-    _check_limit(time_limit_s)
-    _check_wanted(top, pareto_within)
+    check_limit(time_limit_s)
+    check_wanted(top, pareto_within)
     wanted = Wanted(top, pareto_within, binding)
     problem = resolve(_scenario(scenario))
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
@@ -193,9 +196,10 @@ def why(
     InputError
         If the scenario or the layout cannot be read, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit
     from meshplan.solver.compare.why import why as hold_against
 
-    _check_limit(time_limit_s)
+    check_limit(time_limit_s)
     known = _scenario(scenario)
     return hold_against(known, layout, time_limit_s=time_limit_s, progress=progress)
 
@@ -223,10 +227,11 @@ def diagnose(
     InputError
         If the scenario or the layout cannot be read, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit
     from meshplan.solver.diagnosis.diagnose import diagnose as search
     from meshplan.solver.diagnosis.stated import with_stated
 
-    _check_limit(time_limit_s)
+    check_limit(time_limit_s)
     problem, fields = with_stated(_scenario(scenario), layout)
     return search(problem, time_limit_s=time_limit_s, progress=progress, stated=fields)
 
@@ -254,10 +259,11 @@ def limits(
     InputError
         If the scenario cannot be read, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit
     from meshplan.constraints.resolve import resolve
     from meshplan.solver.limits.search import limits as search
 
-    _check_limit(time_limit_s)
+    check_limit(time_limit_s)
     return search(resolve(_scenario(scenario)), time_limit_s=time_limit_s, progress=progress)
 
 
@@ -281,9 +287,10 @@ def diff(
     InputError
         If a file cannot be read or is no such result, or an argument is out of range.
     """
+    from meshplan.arguments import check_limit
     from meshplan.solver.compare.diff import diff as compare
 
-    _check_limit(time_limit_s)
+    check_limit(time_limit_s)
     return compare(first, second, time_limit_s=time_limit_s)
 
 
@@ -385,66 +392,6 @@ def calibrate(
     return fit_to(runs, base=base, name=name, date=date)
 
 
-def sweep(
-    scenario: Scenario | str | Path,
-    over: Mapping[str, Iterable[object]],
-    *,
-    jobs: int = 1,
-    time_limit_s: float | None = None,
-) -> Sweep:
-    """Solve a scenario with each combination of values of some fields.
-
-    Parameters
-    ----------
-    scenario
-        A scenario, or the path of its file.
-    over
-        The values of each field: ``{"workload.seq_len": [4096, 8192], "cluster.gpus": [64, 128]}``.
-    jobs
-        Processes at once; 1 solves all in this one.
-    time_limit_s
-        For each scenario.
-
-    Raises
-    ------
-    InputError
-        If the scenario, a field or one of its values is not allowed, or an argument out of range.
-    """
-    from meshplan.scenarios import InputError
-    from meshplan.sweeps.axes import axes_of
-    from meshplan.sweeps.grid import read_grid
-    from meshplan.sweeps.run import Means, Run
-
-    _check_limit(time_limit_s)
-    if jobs < 1:
-        raise InputError(f"jobs is {jobs}, but must be 1 or more", advice="leave it out for 1.")
-    run = Run(read_grid(scenario, (), axes_of(over)), Means(jobs, None, time_limit_s))
-    run.run()
-    return run.result()
-
-
-def _check_limit(time_limit_s: float | None) -> None:
-    from meshplan.scenarios import InputError
-
-    if time_limit_s is not None and not 0 < time_limit_s < float("inf"):
-        raise InputError(
-            f"time_limit_s is {time_limit_s}, but must be a positive number of seconds",
-            advice="leave it out for no limit.",
-        )
-
-
-def _check_wanted(top: int, pareto_within: float | None) -> None:
-    from meshplan.scenarios import InputError
-
-    if top < 0:
-        raise InputError(f"top is {top}, but must be 0 or more", advice="leave it out for none.")
-    if pareto_within is not None and not 0 <= pareto_within < float("inf"):
-        raise InputError(
-            f"pareto_within is {pareto_within}, but must be a fraction of 0 or more",
-            advice="write 0.1 for plans up to 10 % slower than the fastest.",
-        )
-
-
 def _scenario(given: object) -> Scenario:
     """The scenario itself, or the one in the file whose path is given."""
     from meshplan.scenarios import InputError, Scenario
@@ -460,7 +407,7 @@ def _scenario(given: object) -> Scenario:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public type when it is first asked for."""
+    """Import a public type, or ``sweep``, when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module 'meshplan' has no attribute {name!r}")
     from importlib import import_module

@@ -24,7 +24,10 @@ def test_packages_are_those_of_the_tree() -> None:
     """Tests that every package is listed, as setuptools leaves an unlisted one out silently."""
     inits = (path for folder in FOLDERS for path in (ROOT / folder).rglob("__init__.py"))
     found = {".".join(("meshplan", *path.parent.relative_to(ROOT).parts)) for path in inits}
-    assert set(SETUPTOOLS["packages"]) == {"meshplan", "meshplan.cli", "meshplan.suite"} | found
+    assert (
+        set(SETUPTOOLS["packages"])
+        == {"meshplan", "meshplan.cli", "meshplan.suite", "meshplan.sweeps"} | found
+    )
     assert len(SETUPTOOLS["packages"]) == len(set(SETUPTOOLS["packages"]))
 
 

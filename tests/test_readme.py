@@ -85,8 +85,9 @@ def test_commands_of_the_readme_run(code: str, line: str, folder: Path) -> None:
 
 
 def test_there_are_commands_to_run() -> None:
-    """Tests that the marks are still there: both ``solve`` lines, ``check`` and ``why``."""
-    assert [shlex.split(line)[1] for _, line in _LINES] == ["solve", "solve", "check", "why"]
+    """Tests that the marks are still there: both ``solve`` lines, ``check``, ``why``, ``sweep``."""
+    commands = [shlex.split(line)[1] for _, line in _LINES]
+    assert commands == ["solve", "solve", "check", "why", "sweep"]
 
 
 @pytest.mark.parametrize(("mark", "sample"), _all_marked("sample: [^>]+", "text"))

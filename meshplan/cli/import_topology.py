@@ -158,10 +158,8 @@ def _summary(reading: Reading) -> str:
                 f"{counted(len(reading.blocks), 'block')}{planned and f' (sizes {planned})'}"
             )
         if reading.leaves:
-            parts.append(
-                f"{reading.switches:,} switch{'es' * (reading.switches != 1)}, "
-                f"{len(reading.leaves):,} of them leaves"
-            )
+            switches = f"{reading.switches:,} switch{'es' if reading.switches != 1 else ''}"
+            parts.append(f"{switches}, {len(reading.leaves):,} of them leaves")
         if reading.ids:
             keys = {key for key in reading.ids.values() if key is not None}
             parts.append(f"{counted(len(keys), 'id')} of NVLink domains")

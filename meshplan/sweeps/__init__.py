@@ -1,6 +1,7 @@
 """Sweeps: one scenario over a grid of values, solved at once, and kept as it is finished.
 
 ================  ===========================================================================
+``api``           :func:`meshplan.sweep`
 ``axes``          :class:`Axis`: a field and its values, as ``--over`` says them
 ``grid``          :class:`Grid`: each combination as a checked scenario with a key
 ``row``           what a scenario came to, as plain values by column

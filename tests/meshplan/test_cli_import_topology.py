@@ -130,3 +130,54 @@ def test_bad_input_is_refused_plainly(tmp_path: Path) -> None:
     assert "h100-hgx" in run.stderr
     bad.write_text("just words\n", "utf-8")
     assert "the format of the file is not known" in _run(str(bad)).stderr
+
+
+def test_one_of_a_thing_is_said_in_the_singular(tmp_path: Path) -> None:
+    """Tests a cluster of one node under one switch, and a file with one block, commented out."""
+    path = tmp_path / "t.conf"
+    path.write_text("SwitchName=s Nodes=n1\n", "utf-8")
+    run = _run(str(path), "--node-type", "h100-hgx")
+    assert "8 × H100 SXM in 1 node of h100-hgx" in run.stdout
+    assert "GPUs (  1 node) █" in run.stdout
+    assert "1 switch, 1 of them leaves" in run.stdout
+    path.write_text("# no racks\n#BlockName=a Nodes=n[1-4]\n", "utf-8")
+    run = _run(str(path), "--node-type", "h100-hgx")
+    assert (run.exit_code, f"{path}:2: no block" in run.stderr) == (2, True)
+    assert "1 line is commented out" in run.stderr
+
+
+def test_empty_files_are_called_empty(tmp_path: Path) -> None:
+    """Tests that the message is about the file, not about formats."""
+    path = tmp_path / "t.conf"
+    path.write_text(" \n", "utf-8")
+    run = _run(str(path))
+    assert (run.exit_code, f"{path}:1: the file is empty" in run.stderr) == (2, True)
+
+
+def test_files_about_a_node_alone_are_held_against_its_type() -> None:
+    """Tests a healthy dump, one of another type, and a type that does not exist.
+
+    Without a list of nodes there is no cluster, but the node can be compared all the same.
+    """
+    skeleton = str(DATA / "azure_ndv5-topo.xml")  # 8 GPUs
+    assert _run(skeleton, "--node-type", "h100-hgx").exit_code == 0
+    run = _run(skeleton, "--node-type", "gb200-nvl72")
+    assert run.exit_code == 2
+    assert f"{skeleton}: the NCCL topology XML shows 8 GPUs, a node of gb200-nvl72 has 4" in (
+        run.stderr
+    )
+    run = _run(skeleton, "--node-type", "h100-hgxx")
+    assert (run.exit_code, "h100-hgx" in run.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(("last", "better"), [(2, "36 (segment 18)"), (10, "48 (segment 16)")])
+def test_poor_segments_get_a_better_number(last: int, better: str, tmp_path: Path) -> None:
+    """Tests 38 and 46 nodes: twice a prime, so that no segment is larger than 2."""
+    path = tmp_path / "t.conf"
+    path.write_text(
+        f"BlockName=a Nodes=a[1-18]\nBlockName=b Nodes=b[1-18]\nBlockName=c Nodes=c[1-{last}]\n",
+        "utf-8",
+    )
+    run = _run(str(path), "--node-type", "gb200-nvl72")
+    assert f"{36 + last} nodes divide into segments of 2 at most" in run.stdout
+    assert better in run.stdout

@@ -112,11 +112,8 @@ def assemble_slurm(
             findings.append(Finding(f"in-no-{kind.split()[0]}", text))
     nodes = tuple(dict.fromkeys((*in_block, *in_leaf)))
     if not nodes:
-        why = (
-            f": {counted(len(commented), 'line', 'lines')} with blocks or switches commented out"
-            if commented
-            else ""
-        )
+        lines = counted(len(commented), "line is", "lines are")
+        why = f": {lines} commented out" if commented else ""
         raise TopologyFileError(
             f"no block and no switch of the file holds a node{why}",
             advice="check that the generator kept the blocks (a base size above the nodes of a "

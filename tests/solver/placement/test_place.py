@@ -141,6 +141,24 @@ def test_files_name_the_nodes_in_rank_order(tmp_path: Any) -> None:
     assert "16 ranks in 2 of 2 NVLink domains, 4 GPUs idle" in text
 
 
+@pytest.mark.parametrize(
+    ("domains", "layout", "options", "host_file"),
+    [
+        ([8, 8], "dp=16,ep=4", "--nodes=4 --ntasks-per-node=4 --segment=2", False),
+        ([8, 6], "dp=12,ep=2", "--nodes=3 --ntasks-per-node=4 --segment=1", False),
+        ([8, 6], "dp=2,ep=2", "--nodes=1 --ntasks-per-node=2 --segment=1", False),
+        ([6, 6], "dp=12,ep=2", "--nodes=4 --ntasks=12 --segment=1", True),
+    ],
+)
+def test_slurm_starts_as_many_tasks_as_there_are_ranks(
+    domains: list[int], layout: str, options: str, host_file: bool
+) -> None:
+    """Tests whole nodes, a part of one, and nodes with 4, 2, 4 and 2 ranks."""
+    text = str(meshplan.place(check(_scenario(domains), layout)))
+    assert options in text
+    assert ("start them by --hostfile" in text) == host_file
+
+
 def test_nodes_without_names_have_no_host_file() -> None:
     """Tests that a preset gives a rank map, but no names."""
     answer = meshplan.place(check(_scenario([8, 8]), "dp=16,ep=4"))
