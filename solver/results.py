@@ -124,6 +124,9 @@ class Plan(Shown):
     parts
         The numbers of GPUs that were chosen from, the fastest bounds first; empty where the
         scenario fixes it.
+    near_misses
+        What the plan is close to, in sentences: little memory to spare, no data parallelism,
+        neighbours that do not fit.
     """
 
     problem: Problem
@@ -139,6 +142,7 @@ class Plan(Shown):
     relaxations: tuple[Relaxation, ...] = ()
     unfinished: tuple[str, ...] = ()
     parts: tuple[TriedPart, ...] = ()
+    near_misses: tuple[str, ...] = ()
     stopped_by: Literal["limit", "interrupt"] | None = None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
 
 from meshplan.constraints.layout import Layout
@@ -18,6 +19,19 @@ from meshplan.solver.results import CheckReport, Plan
 
 #: Degrees that are halved and doubled for the neighbours of a layout.
 _DEGREES = ("tp", "cp", "pp", "ep", "mbs")
+
+
+def with_near_misses(plan: Plan, deadline: float | None = None) -> Plan:
+    """The plan with what it is close to; without it if Ctrl-C comes first.
+
+    Nothing is split anew for a plan whose search was stopped.
+    """
+    if plan.stopped_by is not None:
+        deadline = time.monotonic()
+    try:
+        return dataclasses.replace(plan, near_misses=near_misses(plan, deadline))
+    except KeyboardInterrupt:
+        return plan
 
 
 def near_misses(plan: Plan, deadline: float | None = None) -> tuple[str, ...]:
@@ -69,11 +83,18 @@ def _neighbours(plan: Plan, deadline: float | None) -> Iterator[str]:
         if report.status != "illegal"
     ]
     overfull = [change for change, report in legal if report.status == "overfull"]
-    if len(overfull) * 2 > len(legal):
+    if len(overfull) * 2 <= len(legal):
+        return
+    if len(legal) == 1:
         yield (
-            f"{len(overfull)} of the {len(legal)} legal layouts with one degree halved or doubled "
-            f"do not fit: {joined(overfull)}."
+            "The one legal layout with one degree halved or doubled does not fit into memory: "
+            f"{overfull[0]}."
         )
+        return
+    yield (
+        f"{len(overfull)} of the {len(legal)} legal layouts with one degree halved or doubled "
+        f"do not fit into memory: {joined(overfull)}."
+    )
 
 
 def _each_neighbour(plan: Plan, deadline: float | None) -> Iterator[tuple[str, CheckReport]]:

@@ -30,8 +30,11 @@ from meshplan.solver.repairs.trials import Trials
 from meshplan.solver.repairs.workload import batch_steps, longest_sequence
 from meshplan.topologies.cluster import MAX_GPUS
 
-#: Batches asked about at once, and so many of the largest at most where nothing bounds them.
-_AT_ONCE, _LARGEST = 64, 256
+#: Batches asked about at once.
+_AT_ONCE = 64
+#: Groups of pp micro-batches from which more of them take no more memory: the steady state repeats
+#: after one group (``constraints/schedule.py`` replays no more than these).
+_GROUPS = 4
 
 
 class Quantity(ABC):
@@ -195,15 +198,20 @@ class LongestSequence(Quantity):
 class LargestBatch(Quantity):
     """The largest global batch.
 
-    More micro-batches take no more memory, so that only a pinned ``layout.ga`` bounds it.
+    From a few micro-batches for each stage on, more of them take no more memory.  So unless
+    ``layout.ga`` is pinned, the largest number of micro-batches that the stages divide
+    works, or only batches of few micro-batches do, and these are all asked about.
     """
 
     path: str = "workload.global_batch_size"
     title: str = "largest global batch"
 
     def possible(self, trials: Trials) -> Iterator[int]:
-        """The largest multiples of micro-batch times DP, in groups; then those above the found."""
+        """The present one, if it works; then the largest, in groups, and those above the found."""
         problem = trials.problem
+        present = trials.trial({})
+        if present is not None and present.found is not None:
+            yield int(present.found.decisions["gbs"])
         sizes = self._sizes(problem)
         for first in range(0, len(sizes), _AT_ONCE):
             chosen = sizes[first : first + _AT_ONCE]
@@ -216,15 +224,19 @@ class LargestBatch(Quantity):
 
     def proof(self, problem: Problem, value: int | None) -> str:
         """All batches that the pins allow, or the largest ones."""
-        pinned = problem.pinned.get("ga")
         if value is None:
-            return "no batch that was asked about makes a layout possible"
-        if not pinned:
+            return "no batch makes a layout possible"
+        if not self.bounded(value):
             return (
                 "nothing bounds it but what a scenario may ask for: more micro-batches take no "
                 "more memory"
             )
-        return "every larger one that layout.ga allows is refuted"
+        if problem.pinned.get("ga"):
+            return "every larger one that layout.ga allows is refuted"
+        return (
+            "every larger one is refuted: with more micro-batches in flight the first pipeline "
+            "stages do not fit"
+        )
 
     def bounded(self, value: int) -> bool:
         """Whether more would be one micro-batch for each replica more than may be asked for."""
@@ -237,8 +249,13 @@ class LargestBatch(Quantity):
         if pinned := problem.pinned.get("ga"):
             sizes = {step * int(ga) for step in steps for ga in pinned}
             return sorted((size for size in sizes if size <= MAX_DEGREE), reverse=True)
-        tops = {MAX_DEGREE // step * step for step in steps}
-        return sorted(tops, reverse=True)[:_LARGEST]
+        stages = [int(pp) for pp in decision_domains(problem)["pp"]]
+        stages += [int(pp) for pp in problem.pinned.get("pp", ())]
+        grains = {step * pp for step in steps for pp in stages}
+        tops = {MAX_DEGREE // grain * grain for grain in grains} - {0}
+        small = {step * ga for step in steps for ga in range(1, _GROUPS * max(stages) + 1)}
+        allowed = (size for size in small - tops if size <= MAX_DEGREE)
+        return [*sorted(tops, reverse=True), *sorted(allowed, reverse=True)]
 
 
 def _batch_of(trials: Trials, sizes: list[int]) -> int | None:

@@ -34,6 +34,10 @@ class MoreGpus(Lever):
     name: str = "gpus"
     effort: Effort = Effort.HARDWARE
 
+    def shown(self, problem: Problem) -> str:
+        """The field that says how many there are."""
+        return size_field(problem) or self.name
+
     def applies(self, problem: Problem) -> bool:
         """Whether the scenario says how many there are."""
         return size_field(problem) is not None
@@ -123,13 +127,15 @@ def gpu_step(problem: Problem, gpus: int) -> Step:
     assert path is not None
     before: object = now
     after: object = gpus
-    shown = ""
+    text = f"{gpus:,} instead of {now:,}"
     if path == "cluster.nodes":
-        before, after, shown = now // unit, gpus // unit, f" ({gpus // unit} nodes)"
+        before, after = now // unit, gpus // unit
+        text = f"{after:,} instead of {before:,} ({gpus:,} GPUs instead of {now:,})"
     elif path == "cluster.domains":
         before, after = list(problem.cluster.domains), [unit] * (gpus // unit)
-        shown = f" ({gpus // unit} NVLink domains of {unit})"
-    return (Change(path, before, after, f"{gpus:,} GPUs{shown} instead of {now:,}"),)
+        text = f"{gpus // unit:,} instead of {now // unit:,} NVLink domains of {unit} GPUs"
+        text += f" ({gpus:,} GPUs instead of {now:,})"
+    return (Change(path, before, after, f"{path}: {text}"),)
 
 
 def gpus_of(problem: Problem, step: Step) -> int:
@@ -214,6 +220,10 @@ class Figure(Lever):
     figure: str
     title: str
     effort: Effort = Effort.FIGURE
+
+    def shown(self, problem: Problem) -> str:
+        """Whose memory: no scenario has a field for it."""
+        return self.title
 
     def applies(self, problem: Problem) -> bool:
         """Nodes matter only where something may be kept in their memory."""

@@ -40,7 +40,7 @@ class Lever(ABC):
     Attributes
     ----------
     name
-        Path of its field, or what it stands for (``gpus``).
+        Path of its field, or what it stands for (``gpus``); the ``lever`` of its repairs.
     effort
         What it costs.
     neutral
@@ -54,6 +54,10 @@ class Lever(ABC):
     effort: Effort
     neutral: bool = False
     obscure: bool = False
+
+    def shown(self, problem: Problem) -> str:
+        """What a report calls it: the scenario's own fields, or a figure of the hardware."""
+        return self.name
 
     @abstractmethod
     def applies(self, problem: Problem) -> bool:

@@ -99,6 +99,10 @@ class AllPins(Lever):
     name: str = "layout"
     effort: Effort = Effort.LAYOUT
 
+    def shown(self, problem: Problem) -> str:
+        """As its own repair calls it."""
+        return "layout (all degrees left to the search)"
+
     def applies(self, problem: Problem) -> bool:
         """Whether there are several."""
         return len(problem.asked.get("layout", {})) > 1

@@ -73,7 +73,7 @@ class Reasons:
             return conflict(widest.problem, self.trials.deadline).text
         room = room_text(widest.problem)
         if widest.least <= widest.problem.capacity:
-            return f"still the fullest GPU of every layout needs more: {room}"
+            return f"the fullest GPU of every layout still needs more memory than there is: {room}"
         least = widest.least / QUANTA_PER_GIB
         return f"each GPU must still hold at least {least:.1f} GiB on average, and {room}"
 

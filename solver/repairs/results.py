@@ -55,7 +55,14 @@ class Repair:
 
 @dataclass(frozen=True)
 class NoHelp:
-    """A lever that cannot help by itself, and why, in numbers."""
+    """Levers that cannot help, each by itself, and why, in numbers.
+
+    Attributes
+    ----------
+    lever
+        What may be changed: fields of the scenario, or a figure of the nodes; several of one
+        reason are joined by commas.
+    """
 
     lever: str
     reason: str

@@ -128,7 +128,7 @@ def _no_help(reasons: Reasons, levers: Sequence[Lever]) -> Iterator[NoHelp]:
     for lever in levers:
         reason = None if lever.obscure else reasons.why(lever)
         if reason is not None:
-            by_reason.setdefault(reason, []).append(lever.name)
+            by_reason.setdefault(reason, []).append(lever.shown(reasons.problem))
     for reason, names in by_reason.items():
         yield NoHelp(", ".join(names), reason)
 

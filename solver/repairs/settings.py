@@ -89,6 +89,10 @@ class StateFormats(Lever):
     name: str = "state-formats"
     effort: Effort = Effort.RECIPE
 
+    def shown(self, problem: Problem) -> str:
+        """The fields that are in fp32."""
+        return " and ".join(change.path for change in self._steps(problem)[-1])
+
     def applies(self, problem: Problem) -> bool:
         """Whether one of them is in fp32."""
         return bool(self._steps(problem))

@@ -18,7 +18,7 @@ from meshplan.solver.report.diagnosis_words import (
     stated_text,
     verdict_text,
 )
-from meshplan.solver.report.remarks import paragraph, remarks, section
+from meshplan.solver.report.remarks import NEAR_MISSES, paragraph, remarks, section
 from meshplan.solver.report.summary import panel, question_rows
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def diagnosis_sections(found: Diagnosis, data: dict[str, Any]) -> Iterator[Rende
         clashes, note = _conflict_rows(data), conflicts_note(data)
         yield section("What clashes", clashes, "bold red", closing=note)
     if data["near_misses"]:
-        yield section("What it is close to", (("", text) for text in data["near_misses"]))
+        yield section(NEAR_MISSES, (("", text) for text in data["near_misses"]))
     if data["repairs"]:
         yield section("What would help, each by itself", _repair_rows(data))
     if data["no_help"]:

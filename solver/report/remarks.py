@@ -16,6 +16,9 @@ from meshplan.solver.report.words import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+#: Title of what a plan is close to.
+NEAR_MISSES = "What it is close to"
+
 
 def section(
     title: str, rows: Iterable[tuple[str, str]], style: str = "", closing: str = ""
@@ -109,9 +112,11 @@ def alternatives(data: dict[str, Any]) -> RenderableType:
 
 
 def remarks(data: dict[str, Any]) -> Iterator[RenderableType]:
-    """What is binding, alternatives, advice and assumptions, each only if there is some."""
+    """What is binding, near misses, alternatives, advice, assumptions: each if there is some."""
     if data.get("binding"):
         yield section("What is binding", (("", text) for text in data["binding"]))
+    if data.get("near_misses"):
+        yield section(NEAR_MISSES, (("", text) for text in data["near_misses"]))
     if data.get("alternatives") and not data.get("top"):
         yield alternatives(data)
     if data.get("advisories"):

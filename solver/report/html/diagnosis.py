@@ -13,7 +13,7 @@ from meshplan.solver.report.diagnosis_words import (
     shown_conflicts,
 )
 from meshplan.solver.report.html.content import Drawing, Section, table
-from meshplan.solver.report.html.remarks import plain
+from meshplan.solver.report.html.remarks import near_miss_sections, plain
 from meshplan.solver.report.words import recompute_text, seconds, short_layout
 
 
@@ -29,9 +29,7 @@ def diagnosis_sections(data: dict[str, Any]) -> Iterator[Section]:
             for one in shown_conflicts(data)
         )
         yield Section("conflicts", "What clashes", conflicts_note(data), items=items, tone="bad")
-    if data["near_misses"]:
-        items = plain(data["near_misses"])
-        yield Section("near-misses", "What it is close to", items=items, tone="warn")
+    yield from near_miss_sections(data)
     if data["repairs"]:
         yield _repair_section(data["repairs"])
     if data["no_help"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from meshplan.solver.report.html.content import Section
-from meshplan.solver.report.remarks import conflict_row, violation_text
+from meshplan.solver.report.remarks import NEAR_MISSES, conflict_row, violation_text
 
 
 def trouble_sections(data: dict[str, Any]) -> Iterator[Section]:
@@ -22,15 +22,22 @@ def trouble_sections(data: dict[str, Any]) -> Iterator[Section]:
 
 
 def remark_sections(data: dict[str, Any]) -> Iterator[Section]:
-    """What is binding, advice and assumptions, each only if there is some."""
+    """What is binding, near misses, advice and assumptions, each only if there is some."""
     if found := data.get("binding"):
         yield Section("binding", "What is binding", items=plain(found))
+    yield from near_miss_sections(data)
     if found := data.get("advisories"):
         items = tuple((one["id"], one["text"]) for one in found)
         note = "meshplan explain ID says why, and where it comes from."
         yield Section("advice", "Advice", note, items=items, tone="warn")
     if found := data.get("assumed"):
         yield Section("assumed", "Assumed", items=plain(found))
+
+
+def near_miss_sections(data: dict[str, Any]) -> Iterator[Section]:
+    """What a plan is close to, if anything."""
+    if found := data.get("near_misses"):
+        yield Section("near-misses", NEAR_MISSES, items=plain(found), tone="warn")
 
 
 def plain(texts: list[str]) -> tuple[tuple[str, str], ...]:

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 import meshplan
 from meshplan.cli.app import application
-from meshplan.constraints.problem import QUANTA_PER_GIB
+from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.resolve import resolve
+from meshplan.scenarios import from_mapping
 from meshplan.solver.limits import Limit
 from meshplan.solver.limits.quantities import QUANTITIES, Quantity
 from meshplan.solver.limits.search import search_limits
@@ -66,8 +67,8 @@ def beyond(toy: Toy, quantity: Quantity, limit: Limit) -> Iterator[Mapping[str, 
         yield from ({path: n} for n in (*range(first, first + 20), 2 * first))
     elif path in ("layout.mbs", "layout.dp"):
         yield from ({path: n} for n in (1, 2, 3, 4, 8, 16) if n > (value or 0))
-    elif value is not None and limit.bounded:
-        yield from ({path: n} for n in range(value + 1, value + 17))
+    elif limit.bounded:
+        yield from ({path: n} for n in range((value or 0) + 1, (value or 0) + 17))
 
 
 def test_each_limit_is_possible(toy: Toy, found: list[tuple[Quantity, Limit]]) -> None:
@@ -89,6 +90,41 @@ def test_nothing_beyond_it_is(toy: Toy, found: list[tuple[Quantity, Limit]]) -> 
     for quantity, limit in found:
         for values in beyond(toy, quantity, limit):
             assert not toy.fits(values), (limit.path, limit.value, values)
+
+
+def test_a_batch_of_few_micro_batches_may_be_all_that_fits() -> None:
+    """Tests four pipeline stages on GPUs that hold the activations of two micro-batches, not three.
+
+    Four or more keep as many in flight on the first stage (1F1B), so what holds of three, four and
+    eight holds of every larger batch; and a GPU that holds four holds any number.
+    """
+    data = {
+        "meshplan": 1,
+        "name": "in-flight",
+        "model": "llama-3.1-70b",
+        "cluster": {"preset": "h100-hgx", "gpus": 32},
+        "layout": {"tp": 8, "cp": 1, "pp": 4, "vpp": 1, "mbs": 1},
+        "options": {"recompute": "none", "optimizer_offload": 1.0},
+        "training": {"gradient_dtype": "bf16"},
+    }
+
+    def problem(batch: int) -> Problem:
+        asked = {"workload": {"seq_len": 16384, "global_batch_size": batch}}
+        return resolve(from_mapping(data | asked))
+
+    def fits(batch: int, hbm_gib: float) -> bool:
+        return Trials(problem(batch), fixed={"node_type.hbm_gib": hbm_gib}).works({})
+
+    assert [fits(batch, 37) for batch in (1, 2, 3, 4, 8)] == [True, True, False, False, False]
+    batch = [one for one in QUANTITIES if one.path == "workload.global_batch_size"]
+    for present in (1, 64):  # with a layout at present, and without
+        few = Trials(problem(present), fixed={"node_type.hbm_gib": 37})
+        (limit,) = search_limits(few, batch)
+        assert (limit.value, limit.proved, limit.bounded) == (2, True, True)
+        assert limit.plan is not None and limit.plan.layout.ga == 2
+    many = Trials(problem(1), fixed={"node_type.hbm_gib": 40})
+    (limit,) = search_limits(many, batch)
+    assert limit.value == 1 << 20 and not limit.bounded
 
 
 def test_limits_of_a_seed_scenario() -> None:

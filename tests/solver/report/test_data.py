@@ -28,8 +28,8 @@ H100_NODE_GIB = 1862
 KEYS = [
     "meshplan_result", "name", "status", "layout", "pipeline", "recompute", "optimizer_offload",
     "activation_offload", "dispatcher", "cuda_graphs", "memory", "time", "proof", "advisories",
-    "placement", "cluster", "conflicts", "repairs", "assumed", "binding", "alternatives",
-    "top", "pareto", "relaxations", "unfinished", "scenario",
+    "placement", "cluster", "conflicts", "repairs", "assumed", "binding", "near_misses",
+    "alternatives", "top", "pareto", "relaxations", "unfinished", "scenario",
 ]  # fmt: skip
 
 
