@@ -34,7 +34,6 @@ Importing the package is cheap: what is heavy is imported when it is used.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,16 +136,14 @@ def solve(
     from meshplan.constraints.resolve import resolve
     from meshplan.solver.diagnosis.near_misses import with_near_misses
     from meshplan.solver.listings import Wanted
-    from meshplan.solver.results import Plan
     from meshplan.solver.solve import solve as search
 
     check_limit(time_limit_s)
     check_wanted(top, pareto_within)
     wanted = Wanted(top, pareto_within, binding)
     problem = resolve(_scenario(scenario))
-    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
     found = search(problem, time_limit_s=time_limit_s, progress=progress, wanted=wanted)
-    return with_near_misses(found, deadline) if isinstance(found, Plan) else found
+    return with_near_misses(found, time_limit_s)
 
 
 def check(

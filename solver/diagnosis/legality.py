@@ -74,6 +74,11 @@ class Legality:
             if len(values) <= most:
                 known = domains[name]
                 known += [v for v in values if v not in known]
+        # So that the rules on groups of micro-batches hold by some value where gbs-divisible, which
+        # alone says that ga divides the batch, is left out.
+        largest = max(int(size) for size in self.problem.candidates["gbs"])
+        groups = [pp for pp in domains["pp"] if int(pp) <= largest]
+        domains["ga"] = [*domains["ga"], *(pp for pp in groups if pp not in domains["ga"])]
         for name, sources in DERIVED.items():
             domains[name] = sorted(set(self._tokens(name, sources, domains).values()))
         return domains

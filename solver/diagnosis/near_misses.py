@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from typing import TypeVar
 
 from meshplan.constraints.layout import Layout
 from meshplan.constraints.memory.verdict import TIGHT_SHARE
@@ -15,23 +16,31 @@ from meshplan.solver.compare.splits import best_split, nearest_split
 from meshplan.solver.diagnosis.words import joined
 from meshplan.solver.layout_text import stated_by
 from meshplan.solver.progress import LimitReached
-from meshplan.solver.results import CheckReport, Plan
+from meshplan.solver.results import CheckReport, Infeasible, Plan, Unknown
+
+_Answer = TypeVar("_Answer", bound=Plan | Infeasible | Unknown)
 
 #: Degrees that are halved and doubled for the neighbours of a layout.
 _DEGREES = ("tp", "cp", "pp", "ep", "mbs")
 
 
-def with_near_misses(plan: Plan, deadline: float | None = None) -> Plan:
-    """The plan with what it is close to; without it if Ctrl-C comes first.
+def with_near_misses(found: _Answer, time_limit_s: float | None = None) -> _Answer:
+    """A plan with what it is close to, without it if Ctrl-C comes first; else the answer as it is.
 
-    Nothing is split anew for a plan whose search was stopped.
+    Nothing is split anew for a plan whose search was stopped, nor after the limit, in seconds,
+    of which the search had its part.
     """
-    if plan.stopped_by is not None:
+    if not isinstance(found, Plan):
+        return found
+    deadline = None
+    if time_limit_s is not None:
+        deadline = time.monotonic() + time_limit_s - found.proof.wall_s
+    if found.stopped_by is not None:
         deadline = time.monotonic()
     try:
-        return dataclasses.replace(plan, near_misses=near_misses(plan, deadline))
+        return dataclasses.replace(found, near_misses=near_misses(found, deadline))
     except KeyboardInterrupt:
-        return plan
+        return found
 
 
 def near_misses(plan: Plan, deadline: float | None = None) -> tuple[str, ...]:

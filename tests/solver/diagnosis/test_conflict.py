@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from meshplan.constraints.problem import Problem
-from meshplan.solver.diagnosis.conflict import conflict
+from meshplan.solver.diagnosis.conflict import Conflicts, conflict
+from meshplan.solver.diagnosis.diagnose import MOST_CONFLICTS
 from meshplan.solver.diagnosis.facts import MEMORY
+from meshplan.solver.diagnosis.queries import Queries
 from meshplan.solver.results import Conflict
 from tests.solver.diagnosis.judge import faults
 from tests.solver.oracle import cells, tried
@@ -55,6 +57,21 @@ def test_rule_conflicts_are_irreducible(name: str) -> None:
     assert found.minimal
     assert MEMORY not in found.rules
     assert_irreducible(problem, found)
+
+
+def test_every_conflict_names_the_rule_of_the_batch_where_it_needs_it() -> None:
+    """Tests three micro-batches for four interleaved stages: ga = 4 is refused by the batch alone.
+
+    Each of the conflicts is irreducible, and those that leave ``layout.ga`` out name the batch.
+    """
+    layout = {"tp": 1, "pp": 4, "vpp": 2, "dp": 2, "mbs": 1, "ga": 3}
+    problem = small(layout=layout, workload={"seq_len": 4096, "global_batch_size": 6})
+    found = list(Conflicts(Queries(problem)).every(MOST_CONFLICTS))
+    assert len(found) > 1
+    for one in found:
+        assert faults(problem, one) == [], one
+        if not any(pin.startswith("layout.ga") for pin in one.pins):
+            assert "gbs-divisible" in one.rules
 
 
 LEAN: dict[str, Any] = {"recompute": "none", "optimizer_offload": 0}
