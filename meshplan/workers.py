@@ -29,6 +29,8 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _TICK_S = 0.2
 #: How long a dead process may take to be gone, in seconds.
 _BURIAL_S = 60.0
+#: A task with a time limit that has not ended after twice the limit and this never will.
+_GRACE_S = 60.0
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -64,6 +66,11 @@ def available_cpus() -> int:
         return max(1, min(count, round(int(quota) / int(period))))
     except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max": no quota
         return count
+
+
+def patience_s(time_limit_s: float | None) -> float | None:
+    """Seconds after which a task with this time limit is ended; None for never."""
+    return None if time_limit_s is None else 2 * time_limit_s + _GRACE_S
 
 
 def in_workers(
@@ -217,4 +224,4 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-__all__ = ["Busy", "Died", "available_cpus", "in_workers"]
+__all__ = ["Busy", "Died", "available_cpus", "in_workers", "patience_s"]

@@ -101,13 +101,10 @@ def read_topology_files(
         findings = tuple(replace(one, file=file) for one in reading.findings)
         readings.append((file, replace(reading, findings=findings)))
     inventories = [one for _, one in readings if isinstance(one, Inventory)]
-    if node_type is not None:
-        # Here the file that does not suit the type is known; `assemble` has none.
-        held = _against_type(readings, _node_type(node_type))
-        if not inventories:
-            return TopologyFiles(held, None)
+    # Here the file that does not suit the type is known; `assemble` has none.
+    held = tuple(readings) if node_type is None else _against_type(readings, _node_type(node_type))
     if not inventories:
-        return TopologyFiles(tuple(readings), None)
+        return TopologyFiles(held, None)
     if node_type is None:
         raise InputError(
             "the files say nothing about the GPUs of a node",

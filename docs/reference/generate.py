@@ -33,6 +33,11 @@ def _code(text: object) -> str:
     return "`" + " ".join(str(text).split()).replace("|", "\\|") + "`"
 
 
+def _page(title: str, *parts: str) -> str:
+    """A page of these paragraphs."""
+    return "\n\n".join([f"# {title}", _NOTE, *parts]) + "\n"
+
+
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
     """A table whose last ``numbers`` columns stand to the right."""
     marks = ["---"] * (len(columns) - numbers) + ["--:"] * numbers
@@ -132,8 +137,6 @@ def scenario_page() -> str:
 
     schema = json_schema()
     parts = [
-        "# Scenario reference",
-        _NOTE,
         "Every key with what it may be, its default and its meaning, from the schema that checks "
         "scenario files. [The scenario format](../scenario-format.md) introduces them, and "
         "`meshplan schema` prints the schema for editors.",
@@ -143,7 +146,7 @@ def scenario_page() -> str:
     for name, section in schema["$defs"].items():
         text = _summary(section, {})
         parts += [f"## {_title(name)}", _cell(text), _keys(section, schema["$defs"])]
-    return "\n\n".join(parts) + "\n"
+    return _page("Scenario reference", *parts)
 
 
 # -- rules.md ---------------------------------------------------------------------------------
@@ -190,8 +193,6 @@ def rules_page() -> str:
         families.setdefault(family, []).append((rule_id, facts))
     count = sum(map(len, families.values()))
     parts = [
-        "# Rule catalogue",
-        _NOTE,
         f"The {count} rules and {len(ALL_ADVISORIES)} advisories, from the catalogue that the "
         "search and `check` use. [Rules and advisories](../rules.md) says how to read it, and "
         "`meshplan explain ID` shows one entry. Conflicts also name `memory-capacity`, which "
@@ -205,7 +206,7 @@ def rules_page() -> str:
     for advice in ALL_ADVISORIES:
         facts = [("why", advice.why), ("source", advice.source)]
         parts += [f"### Advisory {advice.id}", _facts(facts)]
-    return "\n\n".join(parts) + "\n"
+    return _page("Rule catalogue", *parts)
 
 
 # -- models.md and clusters.md ----------------------------------------------------------------
@@ -239,7 +240,7 @@ def models_page() -> str:
         "in `scenarios/models/` names the source of its figures. FLOPs are those of training, "
         "forward and backward; `meshplan flops` takes them apart."
     )
-    return "\n\n".join(["# Models", _NOTE, text, _table(columns, rows, 6)]) + "\n"
+    return _page("Models", text, _table(columns, rows, 6))
 
 
 def clusters_page() -> str:
@@ -267,7 +268,7 @@ def clusters_page() -> str:
         "direction; bf16, fp8 and fp4 are dense peaks in TFLOP/s. `topologies/data/` has the "
         "source of each figure."
     )
-    return "\n\n".join(["# Clusters", _NOTE, text, _table(columns, rows, 10)]) + "\n"
+    return _page("Clusters", text, _table(columns, rows, 10))
 
 
 PAGES = {

@@ -26,20 +26,16 @@ def flops(model: str, seq_lens: tuple[int, ...], json_path: str | None) -> None:
     MODEL is a model card (see `meshplan models`), a scenario file, or a Hugging Face config.json;
     `-` is a config.json on standard input.  Recompute is not counted; what it would add is shown.
     """
+    from meshplan.cli.output import written_to_stdout
     from meshplan.cli.whole_file import keep_apart, output_file
-    from meshplan.solver.report.data import dumps
     from meshplan.solver.report.flops import files_of
     from meshplan.solver.report.flops import flops as flops_of
 
     target = output_file(json_path, "--json")
     report = flops_of(model, seq_lens)
     keep_apart([target], files_of(model))
-    if json_path is not None:
-        text = dumps(report.to_json())
-        if target is None:
-            sys.stdout.write(text)
-            return
-        target.write(text)
+    if written_to_stdout(report, json_path, target):
+        return
     if not sys.stdout.isatty():
         sys.stdout.write(str(report))
         return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from meshplan.cli.options import (
@@ -40,23 +38,16 @@ def limits(
     """
     import meshplan
     from meshplan.cli.exit_codes import DONE, STOPPED
+    from meshplan.cli.output import written_to_stdout
     from meshplan.cli.progress import shown_progress
     from meshplan.cli.whole_file import keep_apart, output_file
     from meshplan.scenarios import input_files
-    from meshplan.solver.report.data import dumps
 
     target = output_file(json_path, "--json")
     scenario = meshplan.load(file, overrides)
     keep_apart([target], input_files(scenario))
     with shown_progress(quiet) as progress:
         report = meshplan.limits(scenario, time_limit_s=time_limit_s, progress=progress)
-    if json_path is not None:
-        text = dumps(report.to_json())
-        if target is None:
-            sys.stdout.write(text)
-            quiet = True
-        else:
-            target.write(text)
-    if not quiet:
+    if not (written_to_stdout(report, json_path, target) or quiet):
         click.echo(str(report), nl=False)
     ctx.exit(DONE if report.proved else STOPPED)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from meshplan.cli.exit_codes import DONE, INFEASIBLE, NOT_AS_HOPED, STOPPED
 from meshplan.cli.whole_file import WholeFile
 
 if TYPE_CHECKING:
     from meshplan.solver.report.text import Result
+
+
+class HasJson(Protocol):
+    """A result that can be written as JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain data."""
+
 
 #: Exit code by the status of a result.
 EXIT_CODES = {
@@ -87,17 +95,26 @@ def deliver(
     code = exit_code(result)
     if page is not None:
         page.write(result.to_html())
-    if json_path is not None:
-        from meshplan.solver.report.data import dumps
-
-        text = dumps(result.to_json())
-        if file is None:
-            sys.stdout.write(text)
-            return code
-        file.write(text)
-    if not quiet:
+    if not (written_to_stdout(result, json_path, file) or quiet):
         show(result)
     return code
+
+
+def written_to_stdout(result: HasJson, json_path: str | None, file: WholeFile | None) -> bool:
+    """Write a result as JSON if asked to; whether it went to standard output, instead of a report.
+
+    ``file`` is the one that ``json_path`` names; None for standard output.
+    """
+    if json_path is None:
+        return False
+    from meshplan.solver.report.data import dumps
+
+    text = dumps(result.to_json())
+    if file is None:
+        sys.stdout.write(text)
+        return True
+    file.write(text)
+    return False
 
 
 def show(result: Result) -> None:

@@ -9,13 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from meshplan.suite.case import Case, Fault, run_case
-from meshplan.workers import Busy, Died, in_workers
+from meshplan.workers import Busy, Died, in_workers, patience_s
 
 #: What a worker calls with each file.
 Judge = Callable[[Path], Case]
-
-#: A case with a time limit that has not ended after twice the limit and this never will.
-_GRACE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,7 @@ def run_in_workers(
         What runs one case in the worker; must be importable there.  By default ``run_case``.
     """
     run = judge or partial(run_case, time_limit_s=time_limit_s, debug=debug)
-    patience_s = None if time_limit_s is None else 2 * time_limit_s + _GRACE_S
-    with closing(in_workers(files, jobs, run, patience_s)) as events:
+    with closing(in_workers(files, jobs, run, patience_s(time_limit_s))) as events:
         for event in events:
             if isinstance(event, Busy):
                 yield Tick({files[index]: seconds for index, seconds in event.seconds.items()})

@@ -10,7 +10,7 @@ from meshplan.scenarios.checks import shown
 from meshplan.scenarios.errors import InputError
 from meshplan.solver.extras import need
 from meshplan.sweeps.local import Event
-from meshplan.sweeps.row import failed_row
+from meshplan.sweeps.row import fault_row
 from meshplan.sweeps.work import Task, solve_task
 
 #: How long a scheduler may take to answer at first, in seconds.
@@ -124,8 +124,7 @@ def _row(future: Any, task: Task) -> dict[str, Any]:
     if future.status == "finished":
         row: dict[str, Any] = future.result()
         return row
-    error = future.exception()
-    return failed_row(task.key, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    return fault_row(task.key, future.exception())
 
 
 __all__ = ["check_scheduler", "run_on_dask"]

@@ -8,10 +8,7 @@ from typing import Any
 
 from meshplan.sweeps.row import failed_row
 from meshplan.sweeps.work import Task, solve_task
-from meshplan.workers import Busy, Died, in_workers
-
-#: A task with a time limit that has not ended after twice the limit and this never will.
-_GRACE_S = 60.0
+from meshplan.workers import Busy, Died, in_workers, patience_s
 
 #: Index and row of a task, or None: it goes on.
 Event = tuple[int, Mapping[str, Any]] | None
@@ -35,11 +32,11 @@ def run_in_processes(
     another process.
     """
     limit = max((task.time_limit_s or 0.0 for task in tasks), default=0.0)
-    patience_s = 2 * limit + _GRACE_S if limit else None
+    patience = patience_s(limit or None)
     again: list[int] = []
     for last in (False, True):
         places = again if last else list(range(len(tasks)))
-        with closing(in_workers([tasks[one] for one in places], jobs, solve, patience_s)) as run:
+        with closing(in_workers([tasks[one] for one in places], jobs, solve, patience)) as run:
             for event in run:
                 if isinstance(event, Busy):
                     yield None

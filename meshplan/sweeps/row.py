@@ -63,6 +63,11 @@ def failed_row(key: str, error: str) -> dict[str, Any]:
     return dict.fromkeys(COLUMNS) | {"status": "error", "error": error, "scenario": key}
 
 
+def fault_row(key: str, fault: BaseException) -> dict[str, Any]:
+    """The row of a scenario that a fault of ours, or of the cluster, left without an answer."""
+    return failed_row(key, f"{type(fault).__name__}: {' '.join(str(fault).split())[:300]}")
+
+
 def _members(conflict: Mapping[str, Any]) -> list[str]:
     return [*conflict["rules"], *conflict["pins"]]
 
@@ -95,4 +100,4 @@ def _plan_columns(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-__all__ = ["COLUMNS", "Row", "failed_row", "row_of"]
+__all__ = ["COLUMNS", "Row", "failed_row", "fault_row", "row_of"]

@@ -46,9 +46,11 @@ def solve_task(task: Task) -> dict[str, Any]:
         If the user stops it.
     """
     import meshplan
+    from meshplan.constraints.resolve import resolve
     from meshplan.scenarios import from_mapping
+    from meshplan.solver.solve import solve
     from meshplan.sweeps.grid import scenario_key
-    from meshplan.sweeps.row import failed_row, row_of
+    from meshplan.sweeps.row import failed_row, fault_row, row_of
 
     if task.version != meshplan.__version__:
         return failed_row(
@@ -60,11 +62,12 @@ def solve_task(task: Task) -> dict[str, Any]:
             return failed_row(
                 task.key, "a file that the scenario names differs here, or changed during the sweep"
             )
-        result = meshplan.solve(scenario, time_limit_s=task.time_limit_s)
+        # Not meshplan.solve, which also looks at what a plan is close to: no row holds that.
+        result = solve(resolve(scenario), time_limit_s=task.time_limit_s)
     except meshplan.InputError as error:
         return failed_row(task.key, " ".join(str(error).split()))
     except Exception as error:
-        return failed_row(task.key, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return fault_row(task.key, error)
     if getattr(result, "stopped_by", None) == "interrupt":
         raise KeyboardInterrupt
     return row_of(result, task.key)

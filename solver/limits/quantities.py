@@ -25,9 +25,9 @@ from meshplan.solver.repairs.hardware import (
     hbm_for,
     size_field,
 )
-from meshplan.solver.repairs.lever import Step, values_of
+from meshplan.solver.repairs.lever import values_of
 from meshplan.solver.repairs.trials import Trials
-from meshplan.solver.repairs.workload import batch_steps, longest_sequence
+from meshplan.solver.repairs.workload import batch_steps, better_batches, longest_sequence
 from meshplan.topologies.cluster import MAX_GPUS
 
 #: Batches asked about at once.
@@ -99,16 +99,12 @@ class LeastGpus(Quantity):
     def possible(self, trials: Trials) -> Iterator[int]:
         """The present number, if it works, or the first above; then the first of all below."""
         problem = trials.problem
-        if not trials.works({}):
-            step: Step | None = MoreGpus().smallest(trials)
-            if step is not None:
-                yield gpus_of(problem, step)
-                # Counts below the present one do not follow from it: they are tried, too.
-            most = problem.gpus - 1
-        else:
+        if trials.works({}):
             yield problem.gpus
-            most = problem.gpus - 1
-        for count in gpu_counts(problem, 1, most):
+        elif (step := MoreGpus().smallest(trials)) is not None:
+            yield gpus_of(problem, step)
+        # What works above, or not at the present number, says nothing of those below.
+        for count in gpu_counts(problem, 1, problem.gpus - 1):
             if trials.works(self.changes(problem, count)):
                 yield count
                 return
@@ -214,12 +210,11 @@ class LargestBatch(Quantity):
             yield int(present.found.decisions["gbs"])
         sizes = self._sizes(problem)
         for first in range(0, len(sizes), _AT_ONCE):
-            chosen = sizes[first : first + _AT_ONCE]
-            best: int | None = None
-            while chosen and (found := _batch_of(trials, chosen)) is not None:
-                best, chosen = found, chosen[: chosen.index(found)]
-                yield best
-            if best is not None:
+            any_works = False
+            for size in better_batches(trials, sizes[first : first + _AT_ONCE]):
+                any_works = True
+                yield size
+            if any_works:
                 return
 
     def proof(self, problem: Problem, value: int | None) -> str:
@@ -256,11 +251,6 @@ class LargestBatch(Quantity):
         small = {step * ga for step in steps for ga in range(1, _GROUPS * max(stages) + 1)}
         allowed = (size for size in small - tops if size <= MAX_DEGREE)
         return [*sorted(tops, reverse=True), *sorted(allowed, reverse=True)]
-
-
-def _batch_of(trials: Trials, sizes: list[int]) -> int | None:
-    trial = trials.trial({}, ("gbs", tuple(sizes)))
-    return int(trial.found.decisions["gbs"]) if trial is not None and trial.found else None
 
 
 @dataclass(frozen=True)

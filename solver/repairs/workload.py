@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import lcm
@@ -122,25 +122,18 @@ class BatchSize(Lever):
         problem = trials.problem
         present = trials.trial({})
         if present is not None and present.least is not None:
-            smallest = islice(small_batches(problem), _SIZES)
-            if not self._any(trials, smallest):
+            smallest = list(islice(small_batches(problem), _SIZES))
+            if not any(better_batches(trials, smallest)):
                 return None
         near = nearest_batches(problem)
         for _ in range(_ROUNDS):
             chosen = list(islice(near, _SIZES))
             best: int | None = None
-            while (found := self._any(trials, chosen)) is not None:
-                best, chosen = found, chosen[: chosen.index(found)]
+            for best in better_batches(trials, chosen):  # noqa: B007 - the last is the nearest
+                pass
             if best is not None and trials.works({self.name: best}):
                 return self._step(problem, best)
         return None
-
-    @staticmethod
-    def _any(trials: Trials, sizes: Iterable[int]) -> int | None:
-        """The batch of some plan with one of these."""
-        chosen = tuple(sizes)
-        trial = trials.trial({}, ("gbs", chosen)) if chosen else None
-        return int(trial.found.decisions["gbs"]) if trial is not None and trial.found else None
 
     def _step(self, problem: Problem, size: int) -> Step:
         before = asked_value(problem, self.name)
@@ -150,6 +143,21 @@ class BatchSize(Lever):
 
 def _shown(batch: object) -> str:
     return f"{batch:,}" if isinstance(batch, int) else str(batch)
+
+
+def better_batches(trials: Trials, sizes: Sequence[int]) -> Iterator[int]:
+    """Batches among ``sizes`` that work, each earlier in it than the one before.
+
+    At the end none before the last one works; none at all if nothing is handed out.
+    """
+    left = tuple(sizes)
+    while left:
+        trial = trials.trial({}, ("gbs", left))
+        if trial is None or trial.found is None:
+            return
+        size = int(trial.found.decisions["gbs"])
+        yield size
+        left = left[: left.index(size)]
 
 
 def batch_steps(problem: Problem) -> list[int]:
@@ -189,4 +197,7 @@ def _gap(steps: Sequence[int], low: int, high: int, distance: int) -> int:
     return 1 + min(min(-above % step, below % step if below > 0 else step) for step in steps)
 
 
-__all__ = ["BatchSize", "SequenceLength", "batch_steps", "longest_sequence", "nearest_batches"]
+__all__ = [
+    "BatchSize", "SequenceLength", "batch_steps", "better_batches", "longest_sequence",
+    "nearest_batches",
+]  # fmt: skip

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from meshplan.solver.limits.results import Limit, LimitsReport
+from meshplan.solver.report.data import RESULT_VERSION
 from meshplan.solver.report.diagnosis_data import plan_figures
 from meshplan.solver.report.diagnosis_words import result_text
 from meshplan.solver.report.words import counted
-
-_RESULT_VERSION = 1
 
 
 def limits_data(report: LimitsReport) -> dict[str, Any]:
     """``meshplan_result: 1``: the limits, each with the plan that it buys."""
     return {
-        "meshplan_result": _RESULT_VERSION,
+        "meshplan_result": RESULT_VERSION,
         "name": report.problem.name,
         "status": report.status,
         "possible": report.possible,

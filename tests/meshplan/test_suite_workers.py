@@ -54,7 +54,7 @@ def test_a_crash_is_one_failed_case() -> None:
 
 def test_a_case_that_ignores_its_limit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests that a stuck case becomes an error: twice its limit and the grace have passed."""
-    monkeypatch.setattr("meshplan.suite.workers._GRACE_S", 0.1)
+    monkeypatch.setattr("meshplan.workers._GRACE_S", 0.1)
     cases = _outcomes(["stuck", "a"], 1, limit_s=1.0)
     assert cases["stuck"].outcome == "ERROR" and cases["stuck"].seconds > 2.1
     assert "its limit does not hold" in cases["stuck"].faults[0].text
