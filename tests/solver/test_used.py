@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshplan.constraints.groups import rank_groups
 from meshplan.constraints.parts import on_part, parts
 from meshplan.constraints.problem import Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
 from meshplan.solver.bounds import NEVER
 from meshplan.solver.diagnosis.gpus import with_fixed_gpus
+from meshplan.solver.placement.place import place
 from meshplan.solver.rates import rates
 from meshplan.solver.results import Infeasible, Plan
 from meshplan.solver.search import Search
@@ -38,13 +41,13 @@ def _problem(model: Any, domains: list[int], batch: Any, preset: str, **more: An
     return resolve(from_mapping({**data, **more}))
 
 
-def _draw(seed: int) -> Problem:
+def _draw(seed: int, **more: Any) -> Problem:
     rng = random.Random(seed)
     preset = rng.choice(["gb200-nvl72", "h100-hgx"])
     largest = 6 if preset == "gb200-nvl72" else 2
     domains = [4 * rng.randint(1, largest) for _ in range(rng.randint(1, 4))]
     batch: Any = rng.choice([6, 8, 12, {"min": 4, "max": 8, "multiple_of": 2}])
-    problem = _problem(draw_card(rng, rng.choice(sorted(FAMILIES))), domains, batch, preset)
+    problem = _problem(draw_card(rng, rng.choice(sorted(FAMILIES))), domains, batch, preset, **more)
     busy = dataclasses.replace(
         problem.cluster,
         oversubscription=rng.choice([1.0, 2.0, 6.0]),
@@ -91,6 +94,28 @@ def test_the_plan_is_that_of_its_part(seed: int) -> None:
     assert (plan.layout, plan.proof.objective) == (alone.layout, alone.proof.objective)
     assert plan.alternatives == alone.alternatives
     assert [one.gpus for one in plan.parts if one.status == "used"] == [plan.layout.gpus]
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 10_000))
+def test_no_plan_splits_a_tp_group_or_overfills_a_domain(seed: int) -> None:
+    """Tests what ``solve`` returns on unequal domains, rank by rank, by where it is placed.
+
+    ``limits.tp_within_domain`` is on by default, so that no TP group may leave its domain.
+    """
+    plan = solve(_draw(seed, layout={"tp": {"min": 2}}))  # tiny models would have none
+    if isinstance(plan, Infeasible):
+        return
+    assert isinstance(plan, Plan) and plan.layout.tp > 1
+    placed = place(plan.problem, plan.layout)
+    spots = [placed.spot(rank) for rank in range(plan.layout.gpus)]
+    for group in rank_groups(plan.layout).kind("tp"):
+        assert len({spots[rank].domain.index for rank in group}) == 1
+    held = Counter(spot.domain.index for spot in spots)
+    whole = plan.problem.whole
+    assert whole is not None
+    assert all(number <= whole.domains[domain] for domain, number in held.items())
+    assert len({(one.domain.index, one.node, one.gpu) for one in spots}) == plan.layout.gpus
 
 
 @settings(max_examples=8)
