@@ -1,126 +1,40 @@
-"""What README and docs say: commands run, samples are real, no key or command is missing."""
+"""What README and docs have to hold: no key, command or page is missing, no link is broken."""
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.docs.blocks import ROOT, blocks
+
 DOCS = ROOT / "docs"
-#: Pages whose marked examples run, as one text: marks are unique over all of them.
-EXAMPLES = "\n".join(
-    page.read_text("utf-8") for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
-)
 
 
-def _marked(mark: str, language: str) -> str:
-    """Text of the one fenced block, of README and docs, right after the comment ``mark``."""
-    blocks = _all_marked(re.escape(mark), language)
-    assert len(blocks) == 1, f"{len(blocks)} blocks are marked {mark!r}"
-    return blocks[0][1]
-
-
-def _all_marked(mark: str, language: str) -> list[tuple[str, str]]:
-    """Comment and text of each fenced block that stands right after a comment like ``mark``."""
-    pattern = rf"^<!-- ({mark}) -->\n```{language}\n(.+?)\n```$"
-    return re.findall(pattern, EXAMPLES, re.MULTILINE | re.DOTALL)
-
-
-def _run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A reader's folder: the README's scenario under its name, and the seed scenarios."""
-    (tmp_path / "my-run.yaml").write_text(_marked("scenario: my-run.yaml", "yaml"), "utf-8")
-    (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
-    return tmp_path
+def _command(name: str) -> str:
+    """Text of the one block of the README that is marked so."""
+    found = [one.text for one in blocks(ROOT / "README.md") if one.about == name]
+    assert len(found) == 1, f"{len(found)} blocks are marked {name!r}"
+    return found[0]
 
 
 @pytest.mark.parametrize("name", ["solve", "test"])
 def test_commands_are_one_line_each(name: str) -> None:
     """Tests that ``.ci/run`` finds the two commands, which it runs as they stand there."""
-    command = _marked(f"command: {name}", "bash")
+    command = _command(name)
     assert command.startswith("python3 -m venv .venv && "), "it works in a new checkout"
     assert "\n" not in command, "a person copies one line"
 
 
 def test_solve_command_names_a_scenario() -> None:
     """Tests that the scenario file of the first command is in the repository."""
-    assert (ROOT / _marked("command: solve", "bash").split()[-1]).is_file()
-
-
-_LINES = [
-    (mark.rpartition(" ")[2], line)
-    for mark, block in _all_marked("run: exit code [0-9]+", "bash")
-    for line in block.splitlines()
-]
-
-
-@pytest.mark.parametrize(("code", "line"), _LINES)
-def test_commands_of_the_readme_run(code: str, line: str, folder: Path) -> None:
-    """Tests that a person who copies the example file and a command gets an answer."""
-    program, *arguments = shlex.split(line)
-    assert program == "meshplan", "the only program that the examples use"
-    run = _run(["-m", "meshplan", *arguments], folder)
-    assert run.returncode == int(code), run.stdout + run.stderr
-    assert run.stderr == "", "an answer without complaints"
-
-
-def test_there_are_commands_to_run() -> None:
-    """Tests that the marks are still there: both ``solve`` lines, ``check``, ``why``, ``sweep``."""
-    commands = [shlex.split(line)[1] for _, line in _LINES]
-    assert commands == ["solve", "solve", "check", "why", "sweep"]
-
-
-@pytest.mark.parametrize(("mark", "sample"), _all_marked("sample: [^>]+", "text"))
-def test_samples_are_real(mark: str, sample: str, folder: Path) -> None:
-    """Tests that what the README shows is what the program prints, apart from seconds and cuts."""
-    run = _run(["-m", "meshplan", *mark.removeprefix("sample: ").split()], folder)
-    printed = set(run.stdout.splitlines())
-    wrong = [
-        line
-        for line in sample.splitlines()
-        if line.strip() != "…" and "proved in" not in line and line not in printed
-    ]
-    assert not wrong, "paste the new output into the README\n" + run.stdout
-
-
-def test_python_example_runs(folder: Path) -> None:
-    """Tests that the Python example prints a layout, a step time and a good judgement."""
-    run = _run(["-c", _marked("python", "python")], folder)
-    assert run.returncode == 0, run.stderr
-    degrees, step_s, judgement = run.stdout.splitlines()
-    assert len(degrees.split()) == 5, "tp, cp, pp, ep and dp"
-    assert float(step_s) > 0, "seconds"
-    assert judgement == "ok []", "the layout of the example is legal"
-
-
-def test_further_keys_of_the_readme_are_accepted(folder: Path) -> None:
-    """Tests that the keys shown as "more keys" go with the example file."""
-    from meshplan.scenarios import loads
-
-    more = re.findall(r"^```yaml\n(layout: .+?)\n```$", EXAMPLES, re.MULTILINE | re.DOTALL)
-    assert len(more) == 1, "one block of further keys"
-    scenario = loads((folder / "my-run.yaml").read_text("utf-8") + "\n" + more[0])
-    assert scenario.limits.memory_headroom == 0.10, "as the block says"
+    assert (ROOT / _command("solve").split()[-1]).is_file()
 
 
 def test_links_lead_somewhere() -> None:
@@ -189,7 +103,13 @@ def test_defaults_are_documented_as_they_are(key: str, default: Any) -> None:
 
 def test_reference_pages_are_what_the_code_says() -> None:
     """Tests that ``docs/reference/`` was written again after the last change of what it shows."""
-    run = _run([str(DOCS / "reference" / "generate.py"), "--check"], ROOT)
+    run = subprocess.run(
+        [sys.executable, DOCS / "reference" / "generate.py", "--check"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
 
 
