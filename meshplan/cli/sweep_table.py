@@ -18,7 +18,7 @@ def show_sweep(sweep: Sweep) -> None:
     """Print a row for each scenario, then how many there are of each status."""
     import click
 
-    from meshplan.cli.output import print_table
+    from meshplan.cli.text_table import print_table
 
     fields = [axis.field for axis in sweep.axes]
     # The last key of a path is enough where no other field ends so.
@@ -35,6 +35,7 @@ def show_sweep(sweep: Sweep) -> None:
         rows,
         columns=[*heads, "status", *_NUMBERS, "layout or conflict"],
         numbers=[*numbers, *_NUMBERS],
+        keys=len(fields),
     )
     if len(sweep.rows) > _MOST_ROWS:
         click.echo(f"and {len(sweep.rows) - _MOST_ROWS:,} more\n")
