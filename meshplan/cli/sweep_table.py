@@ -63,7 +63,8 @@ def _figures(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["status"],
         f"{row['dp']:,}",
-        f"{row['step_s']:.4g}",
+        # No exponent: 12,335 s are more easily read than 1.233e+04.
+        f"{row['step_s']:,.0f}" if row["step_s"] >= 1000 else f"{row['step_s']:.4g}",
         f"{row['tokens_per_s_per_gpu']:,.0f}",
         f"{100 * row['mfu']:.1f}",
         f"{row['peak_gib']:.1f}",
