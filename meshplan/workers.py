@@ -212,7 +212,8 @@ def _work(pipe: Connection, run: Callable[[_Task], _Result]) -> None:
         os.environ.setdefault(name, "1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with suppress(EOFError, BrokenPipeError):
+    # Where the other end is closed with a result in it that nobody read, the next recv is reset.
+    with suppress(EOFError, ConnectionError):
         while True:
             pipe.send(run(pipe.recv()))
 

@@ -403,18 +403,27 @@ class Scenario(Section):
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a scenario file, for editors."""
+    from meshplan.scenarios.cards import card_names
     from meshplan.scenarios.model_card import ModelCard
+    from meshplan.topologies import presets
 
     schema = Scenario.model_json_schema()
     card = ModelCard.model_json_schema()
+    # Examples, which editors complete: an enum would refuse the names that a later version has.
+    names = list(card_names())
     definitions = {**schema.pop("$defs"), **card.pop("$defs", {}), "ModelCard": card}
     for form in schema["properties"]["model"]["anyOf"]:
         if form.get("required") == ["card"]:
             form["properties"] = {**card["properties"], **form["properties"]}
             form["additionalProperties"] = False
+            form["properties"]["card"] = {**form["properties"]["card"], "examples": names}
         elif form == ANY_CARD:
             form.clear()
             form["$ref"] = "#/$defs/ModelCard"
+        elif form.get("type") == "string":
+            form["examples"] = names
+    preset = definitions["ClusterSpec"]["properties"]["preset"]["anyOf"][0]
+    preset["examples"] = [one.name for one in presets()]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

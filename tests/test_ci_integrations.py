@@ -158,6 +158,25 @@ def test_action_fails_with_annotations(runner: dict[str, str], meshplan: dict[st
     assert "::error" not in Path(runner["GITHUB_STEP_SUMMARY"]).read_text("utf-8")
 
 
+def test_action_reads_options_as_a_shell_does(
+    runner: dict[str, str], meshplan: dict[str, str]
+) -> None:
+    """Options on several lines, one of them with spaces: none may be dropped in silence."""
+    work = Path(runner["GITHUB_WORKSPACE"])
+    for name in ("a", "b", "c"):
+        (work / f"{name}.yaml").write_text(INFEASIBLE.replace("infeasible", "optimal"), "utf-8")
+    inputs = {"options": "--time-limit 60\n-k 'b.yaml or c.yaml'\n-x\n", "jobs": "1"}
+    run = _run("Test scenarios", runner, _values(inputs, meshplan))
+    assert run.returncode == 1
+    assert [line[:12] for line in run.stdout.splitlines() if line[:4] in ("FAIL", "pass")] == [
+        "FAIL  b.yaml"
+    ]
+    assert "a.yaml" not in run.stdout
+    assert "0 passed, 1 failed, 0 without expectation, 1 not run" in run.stdout
+    broken = _run("Test scenarios", runner, _values({"options": "-k 'b"}, meshplan))
+    assert broken.returncode != 0 and "quote" in broken.stderr
+
+
 def test_action_takes_no_commands(runner: dict[str, str], meshplan: dict[str, str]) -> None:
     """Tests inputs that a shell would run, and a path that looks like an option."""
     work = Path(runner["GITHUB_WORKSPACE"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from meshplan.cli.output import print_table
+from meshplan.cli.text_table import print_table
 
 _NUMBERS = ("GiB", "node", "NVLink", "GB/s", "NIC", "bf16", "fp8", "fp4")
 

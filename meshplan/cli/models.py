@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from meshplan.cli.output import print_table
+from meshplan.cli.text_table import print_table
 
 _COLUMNS = ("model", "parameters", "active", "layers", "MTP", "attention", "experts")
 

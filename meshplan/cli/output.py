@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from meshplan.cli.exit_codes import DONE, INFEASIBLE, NOT_AS_HOPED, STOPPED
@@ -35,8 +34,6 @@ EXIT_CODES = {
     "feasible": STOPPED,
     "unknown": STOPPED,
 }
-#: Columns of a report that goes into a file or pipe.
-_PLAIN_WIDTH = 100
 
 
 def exit_code(result: Result) -> int:
@@ -119,55 +116,12 @@ def written_to_stdout(result: HasJson, json_path: str | None, file: WholeFile | 
 
 def show(result: Result) -> None:
     """Print the report: in colour on a terminal, as plain text elsewhere."""
+    from meshplan.cli.text_table import PLAIN_WIDTH
     from meshplan.solver.report.text import render, render_text
 
     if not sys.stdout.isatty():
-        sys.stdout.write(render_text(result, _PLAIN_WIDTH))
+        sys.stdout.write(render_text(result, PLAIN_WIDTH))
         return
     from rich.console import Console
 
     render(result, Console())
-
-
-def print_table(
-    rows: Iterable[Sequence[str]],
-    *,
-    title: str = "",
-    columns: Sequence[str] = (),
-    numbers: Sequence[str] = (),
-) -> None:
-    """Print rows as aligned columns, the last of which may wrap, then an empty line.
-
-    Parameters
-    ----------
-    columns
-        Heads of the columns; none for a table of names and texts.
-    numbers
-        Those of ``columns`` that are aligned to the right.
-    """
-    import click
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    known = list(rows)
-    width = min(Console().width, _PLAIN_WIDTH) if sys.stdout.isatty() else _PLAIN_WIDTH
-    console = Console(width=width, highlight=False)
-    table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(columns), pad_edge=False)
-    for index in range(len(known[0])):
-        head = columns[index] if columns else ""
-        table.add_column(
-            Text(head),
-            justify="right" if head in numbers else "left",
-            no_wrap=index < len(known[0]) - 1,
-            overflow="fold",
-        )
-    indent = "  " if title else ""
-    for row in known:
-        table.add_row(Text(indent + row[0]), *(Text(text) for text in row[1:]))
-    with console.capture() as captured:
-        if title:
-            console.print(Text(title, style="bold"))
-        console.print(table)
-    lines = captured.get().splitlines()
-    click.echo("\n".join(line.rstrip() for line in lines) + "\n")

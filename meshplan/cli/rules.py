@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from meshplan.cli.output import print_table
+from meshplan.cli.text_table import print_table
 
 if TYPE_CHECKING:
     from meshplan.constraints.layout_rules import LayoutRule

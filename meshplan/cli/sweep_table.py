@@ -18,7 +18,7 @@ def show_sweep(sweep: Sweep) -> None:
     """Print a row for each scenario, then how many there are of each status."""
     import click
 
-    from meshplan.cli.output import print_table
+    from meshplan.cli.text_table import print_table
 
     fields = [axis.field for axis in sweep.axes]
     # The last key of a path is enough where no other field ends so.
@@ -35,6 +35,7 @@ def show_sweep(sweep: Sweep) -> None:
         rows,
         columns=[*heads, "status", *_NUMBERS, "layout or conflict"],
         numbers=[*numbers, *_NUMBERS],
+        keys=len(fields),
     )
     if len(sweep.rows) > _MOST_ROWS:
         click.echo(f"and {len(sweep.rows) - _MOST_ROWS:,} more\n")
@@ -62,7 +63,8 @@ def _figures(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["status"],
         f"{row['dp']:,}",
-        f"{row['step_s']:.4g}",
+        # No exponent: 12,335 s are more easily read than 1.233e+04.
+        f"{row['step_s']:,.0f}" if row["step_s"] >= 1000 else f"{row['step_s']:.4g}",
         f"{row['tokens_per_s_per_gpu']:,.0f}",
         f"{100 * row['mfu']:.1f}",
         f"{row['peak_gib']:.1f}",

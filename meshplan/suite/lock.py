@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,8 @@ from meshplan.suite.case import Case, Fault
 _FORMAT = 1
 _HEAD = "# The answers to scenarios, by `meshplan test --lock`; `--locked` holds to them."
 _ADVICE = "delete it, and write it anew with meshplan test --lock."
+#: What git puts into a file that both sides of a merge changed.
+_CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
 #: Largest lock that is read, in bytes: some 50,000 scenarios.
 _MOST_BYTES = 32 << 20
 
@@ -197,6 +200,14 @@ def read_lock(path: str | Path) -> Lock:
         If it cannot be read, or is no lock.
     """
     text = read_file(path, _MOST_BYTES)
+    if marked := _CONFLICT.search(text):
+        line = text.count("\n", 0, marked.start()) + 1
+        raise InputError(
+            "there are marks of a merge conflict in the lock",
+            advice=_ADVICE,
+            file=str(path),
+            line=line,
+        )
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

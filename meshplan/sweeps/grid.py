@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshplan import __version__
 from meshplan.scenarios import (
     InputError,
     Scenario,
@@ -21,6 +20,7 @@ from meshplan.scenarios import (
 )
 from meshplan.scenarios.files import read_file
 from meshplan.sweeps.axes import Axis
+from meshplan.sweeps.code import code_name
 
 #: What a scenario is called or is held to decides no answer.
 _NO_PART_OF_THE_KEY = ("name", "description", "expect")
@@ -39,7 +39,7 @@ class Point:
     data
         The scenario as plain data.
     key
-        Names the scenario, the files that it names, their contents, and the version of meshplan.
+        Names the scenario, the files that it names, their contents, and the code of meshplan.
     """
 
     index: int
@@ -139,7 +139,7 @@ def scenario_key(scenario: Scenario, contents: _Contents | None = None) -> str:
     """A name that stands for one answer: 32 hexadecimal digits.
 
     It depends on the scenario, on the contents of model, topology and calibration files, and on
-    the version of meshplan; not on where files lie, nor on the name of the scenario.
+    the code of meshplan; not on where files lie, nor on the name of the scenario.
     """
     contents = contents or _Contents()
     data = scenario.model_dump(mode="json", exclude_unset=True)
@@ -154,7 +154,7 @@ def scenario_key(scenario: Scenario, contents: _Contents | None = None) -> str:
         if isinstance(holder, dict) and holder.get(field) is not None:
             holder[field] = "by its content"
     kept["calibration"] = "by its content"
-    text = json.dumps([__version__, kept, files], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([code_name(), kept, files], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

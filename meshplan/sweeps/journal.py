@@ -66,7 +66,7 @@ class Journal:
             rows = "1 row is" if others == 1 else f"{others:,} rows are"
             self.notes.append(
                 f"{one_line(str(self.path))}: {rows} of other scenarios, of other files that they "
-                "name, or of another version of meshplan; not used here"
+                "name, or of other code of meshplan; not used here"
             )
         return dict(found)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from meshplan import __version__
+from meshplan.sweeps.code import code_name
 from meshplan.sweeps.grid import Point
 
 
@@ -22,14 +22,14 @@ class Task:
         Of the scenario and its files, as the one who asked read them.
     time_limit_s
         Seconds after which the best plan so far is the answer; None for no limit.
-    version
-        Of meshplan where the sweep was asked for.
+    code
+        Version and code of meshplan where the sweep was asked for.
     """
 
     data: Mapping[str, Any]
     key: str
     time_limit_s: float | None = None
-    version: str = __version__
+    code: str = field(default_factory=code_name)
 
 
 def task_of(point: Point, time_limit_s: float | None) -> Task:
@@ -52,10 +52,8 @@ def solve_task(task: Task) -> dict[str, Any]:
     from meshplan.sweeps.grid import scenario_key
     from meshplan.sweeps.row import failed_row, fault_row, row_of
 
-    if task.version != meshplan.__version__:
-        return failed_row(
-            task.key, f"the worker has meshplan {meshplan.__version__}, the sweep {task.version}"
-        )
+    if task.code != code_name():
+        return failed_row(task.key, f"the worker has meshplan {code_name()}, the sweep {task.code}")
     try:
         scenario = from_mapping(task.data)
         if scenario_key(scenario) != task.key:

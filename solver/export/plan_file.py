@@ -71,7 +71,7 @@ def _differences(data: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[
     for key in _DECISIONS:
         keys = _OF_PIPELINE if key == "pipeline" else None
         for name, was, now in _unlike(key, data[key], again[key], keys):
-            yield f"{name} is {was}, but the rest of the plan makes it {now}: it was edited"
+            yield f"{name} is {was!r}, but the rest of the plan makes it {now!r}: it was edited"
     for part, figure in _FIGURES:
         was, now = (one[part] and one[part][figure] for one in (data, again))
         if was != now:

@@ -26,6 +26,11 @@ def slurm(plan: StoredPlan, written_by: str) -> str:
         *head(plan, written_by),
         *_ranks(cluster),
         "set -euo pipefail",
+        # Without it the job would end at once as a success, after a wait for all its nodes.
+        "if [[ $# -eq 0 ]]; then",
+        '    echo "usage: sbatch THIS_FILE COMMAND [ARGUMENT...]" >&2',
+        "    exit 2",
+        "fi",
         *exports(plan),
         *_hostfile(placed),
         'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'

@@ -131,7 +131,9 @@ def test_scenarios_come_and_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("<<<<<<< ours\nversion = 1\n", "the lock is damaged: .*line 1"),
+        ("version = \n", "the lock is damaged: .*line 1"),
+        ("version = 1\n<<<<<<< ours\nmeshplan = 1\n", ":2: there are marks of a merge conflict"),
+        ("version = 1\n\n=======\n", ":3: there are marks of a merge conflict"),
         ("version = 2\n", "version is 2, but"),
         ("", "version is empty, but"),
         ("version = 1\nscenario = 3\n", "scenario is no table"),

@@ -7,15 +7,17 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 
 from meshplan.suite.case import Case
 from meshplan.suite.workers import Tick, run_in_workers
-from meshplan.workers import available_cpus
+from meshplan.workers import _work, available_cpus
 from tests.meshplan.judges import judge
 from tests.meshplan.results import ROOT, small_file
 
@@ -191,3 +193,19 @@ def test_terminal_shows_what_runs(tmp_path: Path) -> None:
     assert process.wait() == 0
     assert b"1 of 2   slow-0 " in shown
     assert b"2 passed, 0 failed" in shown.splitlines()[-1]
+
+
+def test_a_worker_whose_result_nobody_reads_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C closes the pipe with a result in it: no ``Process SpawnProcess-2:`` is printed."""
+    monkeypatch.setattr("meshplan.workers._ONE_THREAD", ())  # this process goes on
+    ours, theirs = Pipe()
+    ours.send("a task")
+    before = signal.getsignal(signal.SIGINT)
+    closing = threading.Timer(0.2, ours.close)
+    closing.start()
+    try:
+        _work(theirs, str.upper)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        closing.join()
+        theirs.close()

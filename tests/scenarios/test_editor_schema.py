@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from meshplan.scenarios import json_schema
+from meshplan.scenarios.cards import card_names
 from meshplan.scenarios.yaml_reader import read_yaml, read_yaml_file
 from meshplan.suite.files import scenario_files
 
@@ -40,6 +41,18 @@ def test_schema_is_one() -> None:
 def test_scenarios_are_accepted(file: Path) -> None:
     """Tests that an editor marks nothing in the scenarios that the project ships."""
     assert _marked(read_yaml_file(file).value) == []
+
+
+def test_names_are_completed() -> None:
+    """An editor offers what is in ``examples``, and underlines no name that is not."""
+    schema = json_schema()
+    forms = schema["properties"]["model"]["anyOf"]
+    text = next(form for form in forms if form.get("type") == "string")
+    changed = next(form for form in forms if form.get("required") == ["card"])
+    preset = schema["$defs"]["ClusterSpec"]["properties"]["preset"]["anyOf"][0]
+    assert "deepseek-v3" in text["examples"] and "h100-hgx" in preset["examples"]
+    assert changed["properties"]["card"]["examples"] == text["examples"] == list(card_names())
+    assert _marked(read_yaml(GOOD.replace("h100-hgx", "x100").replace("v3", "v9")).value) == []
 
 
 def test_further_keys_of_the_docs_are_accepted() -> None:

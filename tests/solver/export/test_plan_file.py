@@ -33,6 +33,8 @@ def _refusal(path: Path, edit: Edit) -> InputError:
     [
         (lambda data: data["layout"].update(dp=16), "the plan breaks world-dense-divisible: "),
         (lambda data: data["layout"].update(gpus=128), "layout.gpus is 128, but the rest"),
+        # Quotes tell a text from a number: "is 4, but the rest makes it 4" helps nobody.
+        (lambda data: data["layout"].update(tp="1"), "layout.tp is '1', but the rest"),
         (lambda data: data["layout"].update(mbs=2), "gbs"),
         (lambda data: data["pipeline"].update(layout="E|(ttt|)*30tmL"), "t"),
         (lambda data: data["pipeline"]["slots"][3].update(layers=7), "pipeline.slots is "),

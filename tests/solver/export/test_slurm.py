@@ -118,6 +118,15 @@ def test_ranks_get_what_they_need(tmp_path: Path) -> None:
     ]
 
 
+def test_a_job_without_a_command_fails(tmp_path: Path) -> None:
+    """Nodes that were waited for and start nothing are no success."""
+    script = tmp_path / "plan.sbatch"
+    script.write_text(slurm(plan(tmp_path, "hybridep and graphs"), "test"), "utf-8")
+    run = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr == "usage: sbatch THIS_FILE COMMAND [ARGUMENT...]\n"
+
+
 def test_named_nodes_keep_their_order(tmp_path: Path) -> None:
     """Tests that ranks follow the plan's order of nodes, which Slurm would sort."""
     exported = plan(tmp_path, "hybridep and graphs")
