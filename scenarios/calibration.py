@@ -8,12 +8,23 @@ from functools import lru_cache
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
+from meshplan.scenarios.checks import refusal
 from meshplan.scenarios.model_card import ModelCard
 
 #: The calibration that ships with meshplan.
 DEFAULT_FILE = Path(__file__).parent / "calibrations" / "default.yaml"
+
+#: Factors on the host time of a layer that are counted now, call by call.
+_REPLACED = ("host_tensor_factor", "host_mla_factor")
 
 
 class Efficiencies(BaseModel):
@@ -41,9 +52,22 @@ class Efficiencies(BaseModel):
     nic_dispatch: float = Field(gt=0, le=1)
     nic_hybridep: float = Field(gt=0, le=1)
     host_moe_layer_ms: float = Field(ge=0)
-    host_tensor_factor: float = Field(default=1.0, ge=1, le=5)
-    host_mla_factor: float = Field(default=1.0, ge=1, le=5)
+    host_collective_us: float = Field(default=600.0, ge=0, le=5000)
     expert_gemm_us: float = Field(default=0.0, ge=0, le=200)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_replaced(cls, data: object) -> object:
+        """Say what took the place of factors that older files name."""
+        for name in _REPLACED:
+            if isinstance(data, Mapping) and name in data:
+                raise refusal(
+                    "was replaced by host_collective_us, the time of each collective that the host "
+                    "calls",
+                    f"remove {name}, and run meshplan calibrate again.",
+                    (name,),
+                )
+        return data
 
 
 class Covered(BaseModel):

@@ -40,7 +40,7 @@ from meshplan.constraints.problem import Problem
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import AXES, Array, Axes
 from meshplan.solver.time.ends import embedding_us, loss_us, mtp_projection_us, p2p_us
-from meshplan.solver.time.host import OVERLAP_TANGENTS, host_us
+from meshplan.solver.time.host import HOST_TERMS, overlap_tangents
 from meshplan.solver.time.offload import transfers_us, with_transfers_us
 from meshplan.solver.time.step import gpu_terms
 from meshplan.solver.time.update import (
@@ -216,7 +216,7 @@ class TimeCosts(_Tables):
 
     def _layer_us(self, kind: LayerKind) -> Array:
         gpu, host, way = self.gpu_us[kind], self.host_us[kind], self.way_us[kind]
-        time: Array = -(-largest([a * gpu + b * host for a, b in OVERLAP_TANGENTS]) // 1000)
+        time: Array = -(-largest([a * gpu + b * host for a, b in overlap_tangents(kind)]) // 1000)
         if way.any():
             time = with_transfers_us(time, self.copies_us[kind], way, np.maximum)
         return time
@@ -284,7 +284,7 @@ def time_costs(
     transfers = {kind: transfers_us(problem, moved) for kind, moved in offloaded.items()}
     return TimeCosts(
         gpu_us={kind: layer_gpu_us(axes, kind) for kind in problem.cost_kinds},
-        host_us={kind: table(host_us, kind=kind) for kind in problem.cost_kinds},
+        host_us={kind: layer_host_us(axes, kind) for kind in problem.cost_kinds},
         copies_us={kind: copies for kind, (copies, _) in transfers.items()},
         way_us={kind: way for kind, (_, way) in transfers.items()},
         first_us=table(embedding_us),
@@ -358,6 +358,11 @@ def offloaded_costs(axes: Axes) -> dict[LayerKind, Array]:
 def _activation(axes: Axes, kind: LayerKind) -> Array:
     terms = [term for part in activation_terms(kind).values() for term in part]
     return axes.total((term, {"kind": kind}) for term in terms)
+
+
+def layer_host_us(axes: Axes, kind: LayerKind) -> Array:
+    """Host time of one layer."""
+    return axes.total((term, {"kind": kind}) for term in HOST_TERMS)
 
 
 def layer_gpu_us(axes: Axes, kind: LayerKind) -> Array:

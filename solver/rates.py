@@ -22,10 +22,10 @@ from meshplan.constraints.rule import Rule
 from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.axes import AXIS_DECISIONS, Array, Axes, Mask
 from meshplan.solver.bounds import NEVER
-from meshplan.solver.costs import largest, layer_gpu_us, least
+from meshplan.solver.costs import largest, layer_gpu_us, layer_host_us, least
 from meshplan.solver.judge import active_rules
 from meshplan.solver.time.ends import embedding_us, loss_us, mtp_projection_us
-from meshplan.solver.time.host import OVERLAP_TANGENTS, host_us
+from meshplan.solver.time.host import overlap_tangents
 from meshplan.solver.time.step import STEP_OVERHEAD_US
 from meshplan.topologies.best_case import best_case
 
@@ -135,8 +135,8 @@ def _model_us(axes: Axes) -> tuple[Array, Array]:
     problem, card = axes.problem, axes.problem.model
 
     def layer_us(kind: LayerKind) -> Array:
-        gpu, host = layer_gpu_us(axes, kind), axes.table(host_us, kind=kind)
-        return largest([-(-(a * gpu + b * host) // 1000) for a, b in OVERLAP_TANGENTS])
+        gpu, host = layer_gpu_us(axes, kind), layer_host_us(axes, kind)
+        return largest([-(-(a * gpu + b * host) // 1000) for a, b in overlap_tangents(kind)])
 
     layers = {kind: layer_us(kind) for kind in problem.cost_kinds}
     loss = (1 + card.mtp_layers) * axes.table(loss_us)

@@ -15,6 +15,7 @@ from meshplan.constraints.split_rules import split_rule
 from meshplan.solver.axes import AXIS_DECISIONS, Axes
 from meshplan.solver.meshes import MESH, mesh_table
 from meshplan.solver.time.attention import core_us
+from meshplan.solver.time.launches import context_calls_us
 
 
 def build_axes(
@@ -75,8 +76,9 @@ def _with_exchange(
 ) -> list[tuple[Value, ...]]:
     """Extend mesh rows by the context-parallel exchanges that are legal and not slower.
 
-    The exchange changes nothing but the time of the attention core and what it keeps, so one that
-    is nowhere better than another, for no layer kind and recompute, is never needed.
+    The exchange changes nothing but the time of the attention core, the calls of the host and what
+    it keeps, so one that is nowhere better than another, for no layer kind and recompute, is never
+    needed.  (A graph that captures the calls takes them all away.)
     """
     known = {"pp", "cp_comm", *MESH}
     inside = [r for r in rules if "cp_comm" in r.scope and set(r.scope) <= known]
@@ -100,6 +102,11 @@ def _fastest(problem: Problem, tp: int, cp: int, mbs: int, legal: list[Value]) -
         choice: (
             *(
                 core_us(problem, kind, tp, cp, mbs, str(choice), replay, 0)
+                for kind in problem.cost_kinds
+                for replay in (0, 1)
+            ),
+            *(
+                context_calls_us(problem, kind, tp, cp, str(choice), replay, 0, 0, 0)
                 for kind in problem.cost_kinds
                 for replay in (0, 1)
             ),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshplan.scenarios.calibration import Calibration, Efficiencies
 from meshplan.solver.calibrate.runs import Run
-from meshplan.solver.time import attention, dispatch, ends, host, links, mlp, update
+from meshplan.solver.time import attention, dispatch, ends, host, launches, links, mlp, update
 from meshplan.solver.time.step import step_time
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ OVERALL = "overall"
 SHARED = {
     "gemm_bf16": 1, "gemm_fp8": 1, "attention_hopper": 1, "attention_blackwell": 1, "memory": 1,
     "memory_stream": 1, "nvlink": 1, "nic_dispatch": 1, "nic_hybridep": 1,
-    "host_moe_layer_ms": -1, "expert_gemm_us": -1,
+    "host_moe_layer_ms": -1, "host_collective_us": -1, "expert_gemm_us": -1,
 }  # fmt: skip
 #: Step of a slope.  Terms are whole microseconds, so that a small step would see their rounding.
 _STEP = 0.04
@@ -46,7 +46,7 @@ _FURTHEST = 3.0
 #: Predictions that are remembered: a solver asks for the same ones again.
 _MOST_KNOWN = 20_000
 #: The time functions remember their results, for each of the problems that a fit makes.
-_REMEMBERING = (attention, dispatch, ends, host, links, mlp, update)
+_REMEMBERING = (attention, dispatch, ends, host, launches, links, mlp, update)
 
 
 class Predictor:

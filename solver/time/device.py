@@ -21,6 +21,11 @@ def efficiencies(problem: Problem) -> Efficiencies:
     return problem.calibration.parameters
 
 
+def launch_slowdown(problem: Problem) -> float:
+    """Host time over that of x86 cores: Grace cores launch more slowly."""
+    return 1.2 if problem.node_type.multi_node_nvlink else 1.0
+
+
 def _is_ultra(problem: Problem) -> bool:
     """B300 and GB300 sustain more than the data sheet's ratio to B200 and GB200."""
     return "300" in problem.node_type.gpu

@@ -22,7 +22,7 @@ from meshplan.scenarios.model_card import LayerKind
 from meshplan.solver.time.attention import attention_us, core_us
 from meshplan.solver.time.dispatch import dispatch_us
 from meshplan.solver.time.ends import embedding_us, loss_us, mtp_projection_us, p2p_us
-from meshplan.solver.time.host import host_us, layer_time_us
+from meshplan.solver.time.host import HOST_TERMS, layer_time_us
 from meshplan.solver.time.mlp import dense_mlp_us, experts_us, mlp_norm_us, shared_experts_us
 from meshplan.solver.time.offload import transfers_us, with_transfers_us
 from meshplan.solver.time.update import (
@@ -67,7 +67,8 @@ def layer_parts_us(problem: Problem, layout: Layout, kind: LayerKind) -> dict[st
 def launched_layer_us(problem: Problem, layout: Layout, kind: LayerKind) -> int:
     """Time of one layer of ``kind`` for one micro-batch, host included, offload not."""
     gpu = sum(layer_parts_us(problem, layout, kind).values())
-    return layer_time_us(gpu, evaluate(host_us, problem, layout, kind=kind))
+    host = sum(evaluate(term, problem, layout, kind=kind) for term in HOST_TERMS)
+    return layer_time_us(kind, gpu, host)
 
 
 def layer_us(problem: Problem, layout: Layout, kind: LayerKind) -> int:

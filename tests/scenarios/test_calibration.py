@@ -49,3 +49,20 @@ def test_slips_in_what_the_runs_were_are_told(covers: str, words: str, tmp_path:
     with pytest.raises(InputError, match=re.escape(f"covers.{words}")) as refused:
         read_calibration(path)
     assert refused.value.line == 1
+
+
+@pytest.mark.parametrize("name", ["host_tensor_factor", "host_mla_factor"])
+def test_factors_of_older_files_are_refused_with_what_replaced_them(
+    name: str, tmp_path: Path
+) -> None:
+    """Tests a file that still names a factor on the host time of a layer."""
+    path = tmp_path / "cal.yaml"
+    text = DEFAULT_FILE.read_text("utf-8").replace("host_collective_us: 600 ", f"{name}: 1.8 ")
+    assert name in text
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError) as refused:
+        read_calibration(path)
+    assert f"parameters.{name} was replaced by host_collective_us" in str(refused.value)
+    assert f"remove {name}" in str(refused.value)
+    line = next(i for i, one in enumerate(text.splitlines(), 1) if one.startswith(f"  {name}"))
+    assert refused.value.line == line

@@ -163,10 +163,11 @@ def test_option_pins_are_kept_or_opened() -> None:
     pinned = scenario(options=options)
     kept = check(pinned, "tp=1").layout
     assert (kept.recompute, kept.offload, kept.cuda_graphs) == (("moe",), 100, ("attn",))
-    # Everything fits by far, so the fastest is without any saving, and captures what it can.
+    # Everything fits by far, so the fastest is without any saving, and captures what helps: in the
+    # dense layer the host runs ahead of the GPU, and a graph of its MLP would gain nothing.
     opened = check(pinned, "recompute=auto,offload=auto,graphs=auto").layout
     assert (opened.recompute, opened.offload) == ((), 0)
-    assert opened.cuda_graphs == ("attn", "mlp", "moe_router")
+    assert opened.cuda_graphs == ("attn", "moe_router")
 
 
 def test_lists_pin_the_least_value_that_they_allow() -> None:

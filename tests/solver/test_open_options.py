@@ -78,10 +78,13 @@ def test_exchange_is_the_fastest_that_fits() -> None:
 
 
 def test_auto_opens_what_the_scenario_pins() -> None:
-    """Tests that graphs are chosen where the layout says auto, and stay off where none is said."""
+    """Tests that graphs are chosen where the layout says auto, and stay off where none is said.
+
+    Not that of the MLP in the one dense layer: the host runs ahead there, and nothing is gained.
+    """
     asked = pinned("moonlight-16b-a3b", 8, 0.08, tp=2, ep=8, etp=1)
     assert check(asked, "graphs=none").layout.cuda_graphs == ()
-    assert check(asked, "graphs=auto").layout.cuda_graphs == ("attn", "mlp", "moe_router")
+    assert check(asked, "graphs=auto").layout.cuda_graphs == ("attn", "moe_router")
     off = check(load(SEED / "dsv3-h100-4k-published.yaml"))
     assert off.layout.cuda_graphs == ()
     assert not any("cuda_graphs" in text for text in off.assumed)

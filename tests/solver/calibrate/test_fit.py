@@ -15,7 +15,6 @@ from meshplan.scenarios.errors import InputError
 from meshplan.solver import extras
 from meshplan.solver.calibrate import CalibrationReport, picture
 from meshplan.solver.calibrate.findings import Grade, Overall, Worth
-from meshplan.solver.calibrate.validate import Band, BandFrom
 from meshplan.solver.calibrate.wording import shortened
 from tests.solver.calibrate.measured import HELD_OUT, LAYOUTS, TRUTH, stated, true_s, write_runs
 
@@ -89,12 +88,13 @@ def test_unseen_layouts_are_predicted(report: CalibrationReport, folder: Path) -
 def test_errors_and_band(report: CalibrationReport) -> None:
     """Tests the errors: several percent before, about the noise after, unseen a little more.
 
-    The mean of the absolute value of 2 % of normal noise is 1.6 %; the band is never below 2 %.
+    The mean of the absolute value of 2 % of normal noise is 1.6 %, and the band adds the standard
+    error of the mean over 20 groups to it; it is never below 2 %.
     """
     errors = report.errors
     assert errors.before > 0.05
     assert errors.unseen is not None and 0.01 < errors.after < errors.unseen < 0.02
-    assert report.band == Band(0.02, BandFrom.FLOOR)
+    assert 0.02 <= report.band.value < 0.021, "the floor, or a little more"
     assert report.calibration.error_band == report.band.value
     assert report.worth == Worth(Grade.SOUND)
     assert errors.groups == 20, "each run has a layout of its own"

@@ -139,7 +139,7 @@ def test_contradicting_runs_say_so(tmp_path: Path) -> None:
     nvlink = _one(report, "nvlink")
     assert nvlink.why is Why.SCATTER
     assert nvlink.reason.startswith("the runs scatter by 25%, too much to tell: a third less of it")
-    assert "changes steps by at most 8.0%" in nvlink.reason
+    assert "changes steps by at most 9.0%" in nvlink.reason
     assert report.worth.grade is Grade.WEAK and "contradict each other" in report.worth.text
     assert report.band.value > 0.35 and report.band.source is BandFrom.UNSEEN
     assert any(note.startswith("the runs scatter by 25%") for note in report.notes)

@@ -68,15 +68,15 @@ def test_one_such_layer_is_enough() -> None:
 
 
 def test_header_counts_what_is_fitted() -> None:
-    """Tests that as many values are marked as fitted as the header of the file says: 11."""
+    """Tests that as many values are marked as fitted as the header of the file says: 10."""
     folder = resources.files("meshplan.scenarios").joinpath("calibrations")
     text = folder.joinpath("default.yaml").read_text("utf-8")
-    assert len(re.findall(r"# fitted, spread", text)) == 11
-    assert 'The 11 values marked "fitted"' in text
+    assert len(re.findall(r"# fitted, spread", text)) == 10
+    assert 'The 10 values marked "fitted"' in text
 
 
 @pytest.mark.parametrize(
-    "part", ["mean error", "left out of the fit", "doubtful settings 11 to 12 %"]
+    "part", ["mean error", "left out of the fit", "doubtful settings 10 to 11 %"]
 )
 def test_provenance_does_not_claim_too_much(part: str) -> None:
     """Tests that the provenance gives the mean, on what the fit has not seen, and with all rows."""

@@ -32,7 +32,7 @@ PERFECT = {
     "attention_mla_hopper": 1.0, "attention_mla_blackwell": 1.0, "memory": 1.0,
     "memory_hopper_factor": 1.0, "memory_stream": 1.0, "expert_overlap": 1.0,
     "tensor_overlap": 1.0, "nvlink": 1.0, "nic_dispatch": 1.0, "nic_hybridep": 1.0,
-    "host_moe_layer_ms": 0.0,
+    "host_moe_layer_ms": 0.0, "host_collective_us": 0.0,
 }  # fmt: skip
 #: Least bytes of a weight as an operand: 4 bits.
 LEAST_WIDTH = {"bf16": 2.0, "nvfp4": 0.5}
