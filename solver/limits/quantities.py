@@ -23,6 +23,7 @@ from meshplan.solver.repairs.hardware import (
     gpu_step,
     gpus_of,
     hbm_for,
+    less_hbm,
     size_field,
 )
 from meshplan.solver.repairs.lever import values_of
@@ -144,14 +145,7 @@ class LeastHbm(Quantity):
         low = max(1, hbm_for(problem, present.least or 0))
         high = max(low, hbm_for(problem, present.found.peak))
         yield high
-        while low < high:
-            middle = (low + high) // 2
-            trial = trials.trial(self.changes(problem, middle))
-            if trial is not None and trial.found is not None:
-                high = max(low, min(middle, hbm_for(problem, trial.found.peak)))
-                yield high
-            else:
-                low = middle + 1
+        yield from less_hbm(trials, low, high)
 
     def proof(self, problem: Problem, value: int | None) -> str:
         """One GiB less is refuted, and with it all below."""

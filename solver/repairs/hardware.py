@@ -243,6 +243,7 @@ class Figure(Lever):
         if self.figure == "hbm_gib":
             low = max(low, hbm_for(problem, widest.least or 0))
             high = max(low, hbm_for(problem, widest.found.peak))
+            return self._step(problem, [high, *less_hbm(trials, low, high)][-1])
         found = least_number(
             low, high, lambda gib: trials.works(values_of(self._step(problem, gib)))
         )
@@ -255,6 +256,24 @@ class Figure(Lever):
         now = self._now(problem)
         text = f"{self.title}: {gib:,} GiB instead of {now:,.1f}"
         return (Change(f"{NODE}{self.figure}", now, gib, text),)
+
+
+def less_hbm(trials: Trials, low: int, high: int) -> Iterator[int]:
+    """Ever less memory of a GPU that works, whole GiB, by bisection; the last one is the least.
+
+    ``high`` works, and is not among them; nothing below ``low`` does.  Each plan that is met says
+    by its peak how much less would do for it.
+    """
+    problem = trials.problem
+    while low < high:
+        middle = (low + high) // 2
+        trial = trials.trial({f"{NODE}hbm_gib": middle})
+        if trial is None or trial.found is None:
+            refuted = 0 if trial is None or trial.least is None else trial.least
+            low = max(middle + 1, min(high, hbm_for(problem, refuted)))
+        else:
+            high = max(low, min(middle, hbm_for(problem, trial.found.peak)))
+            yield high
 
 
 def hbm_for(problem: Problem, needed: int) -> int:
@@ -315,4 +334,4 @@ HARDWARE: tuple[Lever, ...] = (
     Figure("host-memory", "host_memory_gib", "memory of each node"),
 )
 
-__all__ = ["HARDWARE", "gpu_counts", "gpu_step", "hbm_for", "size_field"]
+__all__ = ["HARDWARE", "gpu_counts", "gpu_step", "hbm_for", "less_hbm", "size_field"]
