@@ -28,6 +28,7 @@ if str(ROOT) not in sys.path:  # run as a program
 
 from benchmarks.command_line import Results, dumps, exit_code, json_option  # noqa: E402
 from benchmarks.diagnosis_draws import draw, kind_of  # noqa: E402
+from benchmarks.diagnosis_neighbours import judge_neighbours  # noqa: E402
 from benchmarks.solve_time import percentile  # noqa: E402
 from meshplan.constraints.memory.verdict import has_room  # noqa: E402
 from meshplan.constraints.problem import Problem  # noqa: E402
@@ -56,6 +57,8 @@ class Row:
         Until the first conflict (the verdict included), and until all.
     repairs_s
         For the repairs; None where they were not asked for.
+    neighbours, unsolved
+        Steps short of the repairs that were solved, and those for which the time was too short.
     faults
         What is wrong with a conflict or a repair.
     """
@@ -69,18 +72,20 @@ class Row:
     complete: bool = False
     searches: int = 0
     repairs: int = 0
+    neighbours: int = 0
+    unsolved: int = 0
     faults: list[str] = field(default_factory=list)
 
 
-def infeasible(first: int) -> Iterator[tuple[str, Problem]]:
-    """Kind and problem of all seeds from ``first`` on that nothing fits, until the caller stops."""
+def infeasible(first: int) -> Iterator[tuple[int, Problem]]:
+    """Seed and problem of all seeds from ``first`` on that nothing fits, until the caller stops."""
     for seed in count(first):
         try:
             problem = resolve(from_mapping(draw(seed)))
         except InputError:  # a drawn precision that the GPU has not, say
             continue
         if not is_possible(Queries(problem)):
-            yield kind_of(seed), problem
+            yield seed, problem
 
 
 def shipped() -> Iterator[tuple[str, Problem]]:
@@ -114,6 +119,9 @@ def judged(kind: str, problem: Problem, *, with_repairs: bool) -> Row:
         row.repairs_s = time.process_time() - started
         row.repairs = len(made)
         row.faults += [text for one in made for text in _repair_faults(one)]
+        short = judge_neighbours(problem, made)
+        row.neighbours, row.unsolved = short.solved, short.unsolved
+        row.faults += short.faults
     return row
 
 
@@ -135,6 +143,13 @@ def report(rows: Sequence[Row]) -> str:
     number = sum(row.conflicts for row in rows)
     complete = sum(row.complete for row in rows)
     lines.append(f"{number} conflicts; complete in {complete} scenarios")
+    if any(row.repairs_s is not None for row in rows):
+        made, solved, unsolved = (
+            sum(getattr(row, name) for row in rows)
+            for name in ("repairs", "neighbours", "unsolved")
+        )
+        lines.append(f"{made} repairs; {solved} steps short of them solved")
+        lines.append(f"{unsolved} not judged, for want of time")
     for name in ("first_s", "all_s", "repairs_s"):
         values = [value for row in rows if (value := getattr(row, name)) is not None]
         if values:
@@ -151,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--number", type=int, default=300, help="random scenarios")
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--repairs", action="store_true", help="look for repairs, too")
+    parser.add_argument("--no-files", action="store_true", help="leave out those of scenarios/")
     json_option(parser, "the rows")
     given = parser.parse_args(arguments)
 
@@ -158,13 +174,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = Results({"--json": given.json})
         rows: list[Row] = []
         with results.printing():
-            for kind, problem in (*islice(infeasible(given.first), given.number), *shipped()):
-                rows.append(judged(kind, problem, with_repairs=given.repairs))
-                if rows[-1].faults:
-                    print(rows[-1].name, *rows[-1].faults, sep="\n  ", flush=True)
-                if len(rows) % _TOLD == 0:
-                    print(f"{len(rows)} scenarios judged", file=sys.stderr)
+            last = given.first - 1
+            drawn = islice(infeasible(given.first), given.number)
+            for source in (drawn, () if given.no_files else shipped()):
+                for origin, problem in source:
+                    kind = origin if isinstance(origin, str) else kind_of(origin)
+                    last = last if isinstance(origin, str) else origin
+                    rows.append(judged(kind, problem, with_repairs=given.repairs))
+                    if rows[-1].faults:
+                        print(rows[-1].name, *rows[-1].faults, sep="\n  ", flush=True)
+                    if len(rows) % _TOLD == 0:
+                        print(f"{len(rows)} scenarios judged", file=sys.stderr)
             print(report(rows))
+            print(f"next seed: {last + 1}")
         results.deliver("--json", lambda: dumps([asdict(row) for row in rows]))
         return int(any(row.faults for row in rows))
 

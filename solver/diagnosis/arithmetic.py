@@ -168,6 +168,8 @@ def _memory(problem: Problem) -> Iterator[Finding]:
     listed = ", ".join(f"{_gib(size)} GiB of {name}" for name, size in parts)
     usable = problem.capacity / QUANTA_PER_GIB
     spread = f"spread evenly over all {problem.gpus:,} GPUs, each holds {listed}"
+    if problem.gpus == 1:
+        spread = f"the one GPU holds {listed}"
     if floor.device > problem.capacity:
         needed = floor.device / QUANTA_PER_GIB
         text = f"{spread}: {needed:,.1f} GiB in all, and {usable:.1f} GiB are usable"

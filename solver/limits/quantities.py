@@ -16,19 +16,19 @@ from meshplan.scenarios.schema import MAX_SEQ_LEN
 from meshplan.solver.changed import asked_value
 from meshplan.solver.diagnosis.legality import decision_domains
 from meshplan.solver.repairs.hardware import (
-    MOST_TIMES,
     Figure,
     MoreGpus,
     gpu_counts,
     gpu_step,
     gpus_of,
     hbm_for,
+    less_hbm,
+    most_gpus,
     size_field,
 )
 from meshplan.solver.repairs.lever import values_of
 from meshplan.solver.repairs.trials import Trials
 from meshplan.solver.repairs.workload import batch_steps, better_batches, longest_sequence
-from meshplan.topologies.cluster import MAX_GPUS
 
 #: Batches asked about at once.
 _AT_ONCE = 64
@@ -113,7 +113,7 @@ class LeastGpus(Quantity):
         """Every count below was asked about."""
         unit = "domains" if size_field(problem) == "cluster.domains" else "nodes"
         if value is None:
-            most = min(problem.gpus * MOST_TIMES, MAX_GPUS)
+            most = most_gpus(problem)
             return f"no number of whole {unit} up to {most:,} GPUs makes a layout possible"
         parts = " (and parts of one node)" if size_field(problem) == "cluster.gpus" else ""
         return f"every smaller number of whole {unit}{parts} is refuted"
@@ -144,14 +144,7 @@ class LeastHbm(Quantity):
         low = max(1, hbm_for(problem, present.least or 0))
         high = max(low, hbm_for(problem, present.found.peak))
         yield high
-        while low < high:
-            middle = (low + high) // 2
-            trial = trials.trial(self.changes(problem, middle))
-            if trial is not None and trial.found is not None:
-                high = max(low, min(middle, hbm_for(problem, trial.found.peak)))
-                yield high
-            else:
-                low = middle + 1
+        yield from less_hbm(trials, low, high)
 
     def proof(self, problem: Problem, value: int | None) -> str:
         """One GiB less is refuted, and with it all below."""

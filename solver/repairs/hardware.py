@@ -21,8 +21,9 @@ from meshplan.solver.repairs.trials import Trials
 from meshplan.topologies import node_types
 from meshplan.topologies.cluster import MAX_GPUS
 
-#: More GPUs are looked for up to so many times the present ones.
-MOST_TIMES = 32
+#: More GPUs are looked for up to so many times the present ones, or those whose memory could hold
+#: the model's state at all.
+_MOST_TIMES = 32
 #: HBM and host memory are tried up to so many times the present ones.
 _MOST_MEMORY = 64
 
@@ -50,7 +51,7 @@ class MoreGpus(Lever):
             trial = trials.trial(values_of(gpu_step(problem, count)))
             if trial is not None and trial.least is not None:
                 return gpu_step(problem, count)
-        return gpu_step(problem, good[0] if good else 2 * problem.gpus)
+        return gpu_step(problem, good[-1] if good else 2 * problem.gpus)
 
     def smallest(self, trials: Trials) -> Step | None:
         """The least count that works.
@@ -149,17 +150,26 @@ def gpus_of(problem: Problem, step: Step) -> int:
 
 def gpu_counts(problem: Problem, least: int, most: int) -> Iterator[int]:
     """Counts that the cluster may have, and whose memory could hold the model's state at all."""
-    unit = _unit(problem)
-    state = memory_floors(problem)[0].device * problem.gpus
-    enough = max(least, -(-state // problem.capacity))
+    unit, enough = _unit(problem), max(least, _enough(problem))
     if size_field(problem) == "cluster.gpus":
         yield from range(enough, min(most, unit - 1) + 1)
     yield from range(max(unit, -(-enough // unit) * unit), most + 1, unit)
 
 
+def _enough(problem: Problem) -> int:
+    """GPUs whose memory could hold the model's state, spread evenly."""
+    state = memory_floors(problem)[0].device * problem.gpus
+    return -(-state // problem.capacity)
+
+
+def most_gpus(problem: Problem) -> int:
+    """The most GPUs that are looked at where the present ones are too few."""
+    enough = max(problem.gpus, _enough(problem))
+    return min(1 << (enough * _MOST_TIMES - 1).bit_length(), MAX_GPUS)
+
+
 def _more(problem: Problem) -> Iterator[int]:
-    most = min(problem.gpus * MOST_TIMES, MAX_GPUS)
-    return gpu_counts(problem, problem.gpus + 1, most)
+    return gpu_counts(problem, problem.gpus + 1, most_gpus(problem))
 
 
 def _is_good(problem: Problem, count: int) -> bool:
@@ -226,8 +236,10 @@ class Figure(Lever):
         return self.title
 
     def applies(self, problem: Problem) -> bool:
-        """Nodes matter only where something may be kept in their memory."""
-        return self.figure == "hbm_gib" or problem.uses_host_memory
+        """Nodes matter only where the scenario lets something be kept in their memory."""
+        if self.figure == "hbm_gib" or problem.training.activation_offload:
+            return True
+        return any(share != 0 for share in problem.domain("offload"))
 
     def widest(self, trials: Trials) -> Step:
         """Many times as much."""
@@ -243,6 +255,7 @@ class Figure(Lever):
         if self.figure == "hbm_gib":
             low = max(low, hbm_for(problem, widest.least or 0))
             high = max(low, hbm_for(problem, widest.found.peak))
+            return self._step(problem, [high, *less_hbm(trials, low, high)][-1])
         found = least_number(
             low, high, lambda gib: trials.works(values_of(self._step(problem, gib)))
         )
@@ -255,6 +268,24 @@ class Figure(Lever):
         now = self._now(problem)
         text = f"{self.title}: {gib:,} GiB instead of {now:,.1f}"
         return (Change(f"{NODE}{self.figure}", now, gib, text),)
+
+
+def less_hbm(trials: Trials, low: int, high: int) -> Iterator[int]:
+    """Ever less memory of a GPU that works, whole GiB, by bisection; the last one is the least.
+
+    ``high`` works, and is not among them; nothing below ``low`` does.  Each plan that is met says
+    by its peak how much less would do for it.
+    """
+    problem = trials.problem
+    while low < high:
+        middle = (low + high) // 2
+        trial = trials.trial({f"{NODE}hbm_gib": middle})
+        if trial is None or trial.found is None:
+            refuted = 0 if trial is None or trial.least is None else trial.least
+            low = max(middle + 1, min(high, hbm_for(problem, refuted)))
+        else:
+            high = max(low, min(middle, hbm_for(problem, trial.found.peak)))
+            yield high
 
 
 def hbm_for(problem: Problem, needed: int) -> int:
@@ -315,4 +346,4 @@ HARDWARE: tuple[Lever, ...] = (
     Figure("host-memory", "host_memory_gib", "memory of each node"),
 )
 
-__all__ = ["HARDWARE", "gpu_counts", "gpu_step", "hbm_for", "size_field"]
+__all__ = ["HARDWARE", "gpu_counts", "gpu_step", "hbm_for", "less_hbm", "most_gpus", "size_field"]

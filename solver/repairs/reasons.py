@@ -71,11 +71,14 @@ class Reasons:
             if not self.legal and self._still_clashes(widest.problem):
                 return self.conflict.text
             return conflict(widest.problem, self.trials.deadline).text
-        room = room_text(widest.problem)
+        room, gpus = room_text(widest.problem), widest.problem.gpus
+        on = f"on {gpus:,} GPUs " if gpus != self.problem.gpus else ""
         if widest.least <= widest.problem.capacity:
-            return f"the fullest GPU of every layout still needs more memory than there is: {room}"
+            return (
+                f"{on}the fullest GPU of every layout still needs more memory than there is: {room}"
+            )
         least = widest.least / QUANTA_PER_GIB
-        return f"each GPU must still hold at least {least:.1f} GiB on average, and {room}"
+        return f"{on}each GPU must still hold at least {least:,.1f} GiB on average, and {room}"
 
     def _still_clashes(self, problem: Problem) -> bool:
         """Whether the rules and pins that clash do so in a changed problem, too."""
@@ -88,7 +91,7 @@ class Reasons:
     def _state_text(self) -> str:
         least = self.state / QUANTA_PER_GIB
         text = (
-            f"even with one token in a sequence each GPU must hold at least {least:.1f} GiB on "
+            f"even with one token in a sequence each GPU must hold at least {least:,.1f} GiB on "
             f"average, and {room_text(self.problem)}"
         )
         return text + self._largest_part()
@@ -99,18 +102,21 @@ class Reasons:
         if not search.any_plan() or search.best is None:
             return ""
         layout = to_layout(search.best.decisions, search.best.slots)
-        best: tuple[int, int] = (0, 0)
+        best: tuple[int, ...] = (0, 0, 0)
         for rank in range(layout.pp):
-            items = [i for i in itemize(search.problem, layout, rank) if i.part in _STATE]
-            experts = sum(item.quanta for item in items if "routed experts" in item.name)
-            best = max(best, (sum(item.quanta for item in items), experts))
-        whole, routed = best[0] / QUANTA_PER_GIB, best[1] / QUANTA_PER_GIB
+            items = itemize(search.problem, layout, rank)
+            state = [item for item in items if item.part in _STATE]
+            experts = sum(item.quanta for item in state if "routed experts" in item.name)
+            update = sum(item.quanta for item in items if item.part == "update")
+            best = max(best, (sum(item.quanta for item in state), experts, update))
+        whole, routed, update = (quanta / QUANTA_PER_GIB for quanta in best)
         degrees = f"tp = {layout.tp}, pp = {layout.pp}"
         degrees += f", ep = {layout.ep}" if routed else ""
-        share = f", {routed:.1f} GiB of it of the routed experts" if routed else ""
+        share = f", {routed:,.1f} GiB of it of the routed experts" if routed else ""
+        step = f", and the optimizer step takes {update:,.1f} GiB beside" if update else ""
         return (
             f"; with {degrees}, say, weights, gradients and optimizer state take up to "
-            f"{whole:.1f} GiB{share}"
+            f"{whole:,.1f} GiB{share}{step}"
         )
 
 

@@ -167,7 +167,12 @@ def _of_pairs(trials: Trials, pairs: Sequence[tuple[Lever, Lever]]) -> Iterator[
 
 
 def _both(trials: Trials, first: Lever, second: Lever) -> Step | None:
-    """The smallest steps of two levers: of one with the other at its widest, then of the other."""
+    """The smallest steps of two levers, each given the other.
+
+    The second's is looked for with the first at its widest, then the first's.  The widest step of
+    a lever is not always the one that leaves the most room (all of the optimizer state on the host
+    may be too much for it), so both are looked for again until neither gets smaller.
+    """
     widest = values_of(first.widest(trials))
     if trials.trial(widest) is None:
         return None
@@ -176,7 +181,13 @@ def _both(trials: Trials, first: Lever, second: Lever) -> Step | None:
     if step is None:
         return None
     smaller = first.smallest(trials.given(values_of(step)))
-    return None if smaller is None else (*smaller, *step)
+    while smaller is not None:
+        again = second.smallest(trials.given(values_of(smaller)))
+        if again is None or again == step:
+            return (*smaller, *step)
+        step = again
+        smaller = first.smallest(trials.given(values_of(step))) or smaller
+    return None
 
 
 __all__ = ["ENOUGH", "LEVERS", "repairs", "search_repairs"]

@@ -10,7 +10,7 @@ from meshplan.constraints.layout import Value
 from meshplan.constraints.problem import Problem
 from meshplan.scenarios.errors import InputError
 from meshplan.solver.changed import changed_problem
-from meshplan.solver.diagnosis.arithmetic import least_floor, telling_floor
+from meshplan.solver.diagnosis.arithmetic import least_floor, memory_floors, telling_floor
 from meshplan.solver.diagnosis.words import broken_layout_rules
 from meshplan.solver.found import Found
 from meshplan.solver.progress import LimitReached, Progress
@@ -34,7 +34,8 @@ class Trial:
         The first plan that was met, of no merit of its own; None if there is none.
     least
         Proved lower bound of the memory of a GPU, averaged over the stages, quanta; None if no
-        layout is legal, memory aside.
+        layout is legal, memory aside.  Where a plan was found it is by arithmetic alone: the
+        search went no further, and other layouts may need less than those that it saw.
     """
 
     problem: Problem
@@ -138,8 +139,9 @@ class Trials:
         if least_floor(problem) is None:
             return Trial(problem, None, telling_floor(problem).device)
         search = Search(problem, deadline=self.deadline)
-        search.any_plan()
-        return Trial(problem, search.best, search.space.least_mean_memory)
+        if search.any_plan():
+            return Trial(problem, search.best, memory_floors(problem)[0].device)
+        return Trial(problem, None, search.space.least_mean_memory)
 
 
 __all__ = ["Choice", "Trial", "Trials"]

@@ -24,7 +24,8 @@ def test_a_seed_gives_one_scenario_of_each_kind_in_turn() -> None:
 
 def test_infeasible_draws_are_judged_without_faults() -> None:
     """Tests the first scenarios, of all kinds, as the benchmark judges them."""
-    rows = [judged(kind, problem, with_repairs=False) for kind, problem in islice(infeasible(4), 4)]
+    drawn = islice(infeasible(4), 4)
+    rows = [judged(kind_of(seed), problem, with_repairs=False) for seed, problem in drawn]
     assert {row.kind for row in rows} == set(KINDS)
     assert all(row.conflicts >= 1 and row.faults == [] for row in rows)
 
@@ -55,11 +56,15 @@ def test_the_judge_finds_memory_that_is_not_to_blame() -> None:
 def test_the_report_counts() -> None:
     """Tests the lines of the report, by hand."""
     rows = [
-        Row("a", "rules", 0.1, 0.2, None, 1, True, 0, 0, []),
-        Row("b", "real", 0.3, 0.4, 2.0, 2, False, 5, 1, ["x: wrong"]),
+        Row("a", "rules", 0.1, 0.2, None, 1, True),
+        Row("b", "real", 0.3, 0.4, 2.0, 2, False, 5, 3, 7, 2, ["x: wrong"]),
     ]
     lines = report(rows).splitlines()
     assert lines[0] == "2 scenarios: {'rules': 1, 'real': 1}"
     assert lines[1] == "3 conflicts; complete in 1 scenarios"
-    assert lines[2] == "first_s: 0.10 (50 %), 0.30 (95 %), 0.30 (100 %)"
+    assert lines[2:4] == [
+        "3 repairs; 7 steps short of them solved",
+        "2 not judged, for want of time",
+    ]
+    assert lines[4] == "first_s: 0.10 (50 %), 0.30 (95 %), 0.30 (100 %)"
     assert lines[-2:] == ["1 faults", "b: x: wrong"]

@@ -14,11 +14,13 @@ from meshplan.cli.app import application
 from meshplan.constraints.problem import QUANTA_PER_GIB, Problem
 from meshplan.constraints.resolve import resolve
 from meshplan.scenarios import from_mapping
+from meshplan.solver.changed import changed_problem
 from meshplan.solver.limits import Limit
 from meshplan.solver.limits.quantities import QUANTITIES, Quantity
 from meshplan.solver.limits.search import search_limits
 from meshplan.solver.repairs.hardware import gpu_counts
 from meshplan.solver.repairs.trials import Trials
+from meshplan.solver.solve import solve
 from tests.solver.oracle import tried
 from tests.solver.repairs.toys import MOST_LAYOUTS, Toy, toys
 
@@ -139,6 +141,33 @@ def test_limits_of_a_seed_scenario() -> None:
     assert report["cluster.gpus"].value == 16
     plan = report["cluster.gpus"].plan
     assert plan is not None and plan.problem.gpus == 16
+
+
+@pytest.mark.parametrize("preset", ["h100-hgx", "b300-hgx"])
+def test_the_least_memory_of_a_gpu_is_that_of_all_pipeline_degrees(preset: str) -> None:
+    """Tests a node where a layout fits at present (262 GiB), and one where none does (79 GiB).
+
+    A search for any plan stops at the first pipeline degree that has one, and what the layouts
+    that it saw need at least (246 GiB, pp = 1 here) is no bound for the others.
+    """
+    data = {
+        "meshplan": 1,
+        "name": "least-hbm",
+        "model": "llama-3.1-70b",
+        "cluster": {"preset": preset, "gpus": 8},
+        "workload": {"seq_len": 4096, "global_batch_size": 256},
+        "layout": {"tp": 1, "cp": 1, "mbs": 2},
+        "options": {"optimizer_offload": 0.0},
+        "limits": {"memory_headroom": 0.15},
+    }
+    problem = resolve(from_mapping(data))
+    hbm = [one for one in QUANTITIES if one.path == "node_type.hbm_gib"]
+    (limit,) = search_limits(Trials(problem), hbm)
+    # 70.6e9 parameters of 18 bytes (weights 2, gradients 4, optimizer 12) over 8 GPUs are 148 GiB,
+    # 174 with the headroom; activations come on top.
+    assert limit.value == 200 and limit.proved
+    found = [solve(changed_problem(problem, {limit.path: gib})).status for gib in (199, 200)]
+    assert found == ["infeasible", "optimal"]
 
 
 def test_a_scenario_without_a_layout(tmp_path: Path) -> None:
