@@ -106,9 +106,9 @@ class Reasons:
         for rank in range(layout.pp):
             items = itemize(search.problem, layout, rank)
             state = [item for item in items if item.part in _STATE]
-            experts = sum(item.quanta for item in state if "routed experts" in item.name)
-            update = sum(item.quanta for item in items if item.part == "update")
-            best = max(best, (sum(item.quanta for item in state), experts, update))
+            held = sum(item.quanta for item in state if "routed experts" in item.name)
+            cast = sum(item.quanta for item in items if item.part == "update")
+            best = max(best, (sum(item.quanta for item in state), held, cast))
         whole, routed, update = (quanta / QUANTA_PER_GIB for quanta in best)
         degrees = f"tp = {layout.tp}, pp = {layout.pp}"
         degrees += f", ep = {layout.ep}" if routed else ""
