@@ -270,7 +270,8 @@ def _dispatcher_choice(problem: Problem, layout: Layout, _: tuple[RankMemory, ..
     ):
         return None
     nodes = -(-group // node.gpus_per_node)
-    where = f"etp*ep = {group} on {node.gpu} ({nodes} nodes of {node.gpus_per_node} GPUs)"
+    span = f"{nodes} nodes" if nodes > 1 else "one node"
+    where = f"etp*ep = {group} on {node.gpu} ({span} of {node.gpus_per_node} GPUs)"
     if layout.dispatcher == "alltoall":
         return (
             f"{where}: {best} sends a token once to a node or domain, alltoall topk = "

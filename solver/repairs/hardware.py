@@ -36,8 +36,9 @@ class MoreGpus(Lever):
     effort: Effort = Effort.HARDWARE
 
     def shown(self, problem: Problem) -> str:
-        """The field that says how many there are."""
-        return size_field(problem) or self.name
+        """The field that says how many there are; one of domains may be changed otherwise, too."""
+        field = size_field(problem) or self.name
+        return f"{field} (more of them)" if field == "cluster.domains" else field
 
     def applies(self, problem: Problem) -> bool:
         """Whether the scenario says how many there are."""
@@ -164,8 +165,10 @@ def _enough(problem: Problem) -> int:
 
 def most_gpus(problem: Problem) -> int:
     """The most GPUs that are looked at where the present ones are too few."""
-    enough = max(problem.gpus, _enough(problem))
-    return min(1 << (enough * _MOST_TIMES - 1).bit_length(), MAX_GPUS)
+    enough = _enough(problem)
+    if enough > problem.gpus:
+        enough = 1 << (enough - 1).bit_length()
+    return min(max(problem.gpus, enough) * _MOST_TIMES, MAX_GPUS)
 
 
 def _more(problem: Problem) -> Iterator[int]:

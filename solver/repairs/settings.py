@@ -62,10 +62,12 @@ class Setting(Lever):
         return bool(self.values(problem))
 
     def widest(self, trials: Trials) -> Step:
-        """The last of its values that a scenario may have."""
+        """The last of its values with a legal layout, or that a scenario may have at all."""
         steps = self._steps(trials.problem)
-        allowed = (step for step in reversed(steps) if trials.trial(values_of(step)) is not None)
-        return next(allowed, steps[-1])
+        tried = [(step, trials.trial(values_of(step))) for step in reversed(steps)]
+        allowed = [(step, trial) for step, trial in tried if trial is not None]
+        legal = (step for step, trial in allowed if trial.least is not None)
+        return next(legal, allowed[0][0] if allowed else steps[-1])
 
     def smallest(self, trials: Trials) -> Step | None:
         """The first value that works."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from meshplan.constraints.memory.verdict import Verdict, verdict_of
 from meshplan.constraints.problem import Problem
 from meshplan.solver.report.cluster import used_rows
 from meshplan.solver.report.words import (
@@ -225,18 +226,33 @@ def _fit_text(memory: dict[str, Any]) -> str:
     return f"OK: this layout is legal, but takes {over:.1f} GiB of the headroom: it must be tested."
 
 
-def too_much(memory: dict[str, Any]) -> str:
-    """What an overfull layout lacks."""
+def too_much(memory: dict[str, Any], where: str = "") -> str:
+    """What an overfull layout lacks; ``where`` its GPUs lack it, if that is to be told."""
     over = memory["peak_gib"] - memory["capacity_gib"]
-    if over > 0:
-        return f"its peak memory is {over:.1f} GiB too much"
-    return f"it needs {_host_text(memory)} of host memory"
+    lacks = []
+    if _gpu_verdict(memory) == "overfull":
+        lacks.append(f"its peak memory is {over:.1f} GiB too much{where}")
+    if _hosts_overfull(memory):
+        lacks.append(f"it needs {_host_text(memory, ' of host memory')}")
+    return ", and ".join(lacks)
 
 
-def _host_text(memory: dict[str, Any]) -> str:
+def _hosts_overfull(memory: dict[str, Any]) -> bool:
+    return bool(memory["host_gib"] > memory["host_capacity_gib"])
+
+
+def _gpu_verdict(memory: dict[str, Any]) -> Verdict:
+    """The verdict on the GPUs alone, which may have room where the hosts have none."""
+    if _hosts_overfull(memory):
+        return verdict_of(memory["peak_gib"], memory["capacity_gib"])
+    found: Verdict = memory["verdict"]
+    return found
+
+
+def _host_text(memory: dict[str, Any], of: str = "") -> str:
     """Host memory of the fullest rank against its share, for a GPU and for a node of such ranks."""
     need, room, gpus = (memory[f"host_{name}"] for name in ("gib", "capacity_gib", "gpus"))
-    each = f"{need / gpus:,.1f} of {room / gpus:,.1f} GiB a GPU"
+    each = f"{need / gpus:,.1f} of {room / gpus:,.1f} GiB{of} a GPU"
     return f"{each} ({need:,.0f} of {room:,.0f} for the {gpus} of a node)" if gpus > 1 else each
 
 
@@ -266,9 +282,10 @@ def _memory_rows(memory: dict[str, Any], legal: bool) -> Iterator[tuple[str, str
     fullest = max(memory["stages"], key=lambda stage: stage["peak_gib"])
     words = _MEMORY if legal else _IF_SO
     peak = f"{memory['peak_gib']:.1f} of {memory['capacity_gib']:.1f} GiB"
-    yield "memory", f"{peak} on rank {fullest['rank']} ({words[memory['verdict']]})"
+    yield "memory", f"{peak} on rank {fullest['rank']} ({words[_gpu_verdict(memory)]})"
     if memory["host_gib"]:
-        yield "host memory", _host_text(memory)
+        over = f": {words['overfull']}" if _hosts_overfull(memory) else ""
+        yield "host memory", _host_text(memory) + over
 
 
 def _trust_text(time: dict[str, Any], legal: bool) -> str:

@@ -60,11 +60,9 @@ def verdict(data: dict[str, Any]) -> str:
 
 
 def _where_too_much(memory: dict[str, Any]) -> str:
-    if memory["peak_gib"] <= memory["capacity_gib"]:
-        return too_much(memory)
     fullest = max(memory["stages"], key=lambda stage: stage["peak_gib"])
     event = EVENT_WORDS[fullest["peak_event"]]
-    return f"{too_much(memory)} on rank {fullest['rank']} ({event})"
+    return too_much(memory, f" on rank {fullest['rank']} ({event})")
 
 
 def _reason(data: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ _FIGURES = {"hbm": "memory of each GPU", "host-memory": "memory of each node"}
         ),
         (
             {"domains": [8, 8]},
-            "cluster.domains",
+            "cluster.domains (more of them)",
             "cluster.domains: 4 instead of 2 NVLink domains of 8 GPUs (32 GPUs instead of 16)",
         ),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meshplan.scenarios import from_mapping
-from meshplan.solver.check import check
+from meshplan.solver.check import check, judge_layout
 from meshplan.solver.report.text import render_text
 from meshplan.solver.report.words import counted, seconds, short_layout
 from meshplan.solver.results import (
@@ -19,6 +19,7 @@ from meshplan.solver.results import (
     Proof,
     Unknown,
 )
+from tests.solver.test_memory_agreement import with_host
 
 
 def _report(layout: str = "tp=2,ep=4,pp=2", gpus: int = 16, **changes: Any) -> CheckReport:
@@ -102,10 +103,22 @@ def test_overfull_says_by_how_much() -> None:
     report = _report("ep=8", model="deepseek-v3")
     assert report.status == "overfull"
     text = render_text(report)
-    assert re.search(r"legal, but its peak memory is [0-9.]+ GiB too much\.", text)
+    both = r"legal, but its peak memory is [0-9.]+ GiB too much, and it needs [0-9.,]+ of "
+    assert re.search(both, _flat(text)), "the optimizer's state fills the hosts besides"
     assert " over" in text
     bar = next(line for line in text.splitlines() if line.startswith("  rank 0"))
     assert bar.index("│") < bar.rindex("-"), "memory stands to the right of the capacity line"
+
+
+def test_hosts_alone_can_be_overfull() -> None:
+    """Tests that GPUs with room are not called overfull where only the hosts are."""
+    report = _report("tp=2,ep=4,pp=2,offload=100")
+    assert report.status == "ok"
+    small = judge_layout(with_host(report.problem, 1), report.layout)
+    text = _flat(render_text(small))
+    assert re.search(r"legal, but it needs [0-9.,]+ of 0\.0 GiB of host memory a GPU", text)
+    assert re.search(r"memory [0-9.]+ of 72\.8 GiB on rank \d \(fits\)", text)
+    assert re.search(r"host memory [0-9.]+ of 0\.0 GiB a GPU \([^)]*\): overfull", text)
 
 
 def test_proved_plans_say_so() -> None:
