@@ -1,4 +1,4 @@
-"""Hypothesis profiles, and which tests run by default.
+"""Hypothesis profiles, which tests run by default, and the signals that their programs start with.
 
 Choose one with the environment variable ``HYPOTHESIS_PROFILE``.
 """
@@ -6,6 +6,7 @@ Choose one with the environment variable ``HYPOTHESIS_PROFILE``.
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,11 @@ settings.register_profile("deep", deadline=None, max_examples=2_000)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 )
+
+# Started in the background of a shell, pytest is told to ignore Ctrl-C, and so would be all that it
+# starts: also the commands whose answer to Ctrl-C is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

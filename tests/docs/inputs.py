@@ -37,6 +37,7 @@ _CONFIG = {
 _PROGRAMS = {
     "meshplan": f'exec "{sys.executable}" -m meshplan "$@"',
     "pytest": f'exec "{sys.executable}" -m pytest -q -p no:cacheprovider "$@"',
+    "python": f'exec "{sys.executable}" "$@"',
     "pip": f'exec "{sys.executable}" -m tests.docs.pip "$@"',
     "kubectl": 'test "$*" = "get nodes -o json" && cat kubectl.json',
     "torchrun": 'test $# -gt 10 && printf "%s\\n" "$@"',
@@ -47,6 +48,7 @@ _PROGRAMS = {
 def programs(folder: Path) -> str:
     """A ``PATH`` with ``meshplan`` of this checkout, and stand-ins of what needs a cluster.
 
+    ``python`` is the one that runs the tests, whether or not its environment is active.
     ``pip`` looks whether the extra exists, ``kubectl`` prints nodes, ``torchrun`` its arguments
     (more than ten, or nothing came from the file that the shell read), and ``sbatch`` has bash
     read the script.
