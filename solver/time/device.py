@@ -110,6 +110,7 @@ def attention_flops_per_us(problem: Problem, head_dim: int, context: float, *, m
         rate *= 0.85
     if problem.model.attention_sinks:
         rate *= 0.80
+    rate *= eff.attention_kernels
     if _is_ultra(problem):
         rate *= eff.ultra_factor
     half_rate_context = 600 if blackwell else 400
