@@ -58,7 +58,7 @@ _BEYOND = {
 #: Releases whose containers lack DeepEP (26.02: Megatron-Bridge's known issues; older: inferred).
 _WITHOUT_DEEPEP = ("25.09", "25.11", "26.02")
 #: Last release with older attention kernels, and their speed against those of 2026: 0.33 and 0.435
-#: of the bf16 peak, as a trial fit of the two sweeps to 1M tokens in ``data/unseen_runs.csv`` found.
+#: of the bf16 peak, by a trial fit of the two sweeps to 1M tokens in ``data/unseen_runs.csv``.
 _OLD_ATTENTION = {"hopper": ((24, 3), 0.49), "blackwell": ((25, 4), 0.635)}
 #: Last release of NeMo's own recipes (NVIDIA/NeMo scripts/performance/helpers.py
 #: set_perf_optimization_configs: grad_reduce_in_fp32; recipes/precision: fp8_param_gather).
