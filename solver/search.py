@@ -289,8 +289,10 @@ class Search(CellSolver):
                     return chosen
         return []
 
-    def least_peak(self, pools: list[Pool], most: int) -> int:
+    def least_peak(self, pools: list[Pool], most: int, tries: int | None = None) -> int:
         """Least peak memory among these cells within ``most``, in whole GiB.
+
+        With ``tries`` only so many cells are solved: a small peak then, not surely the least.
 
         Returns
         -------
@@ -299,7 +301,8 @@ class Search(CellSolver):
         """
         assert self.best is not None
         limit = min(_whole_gib(self.best.peak), self.capacity)
-        for bound, cell in in_order(pools, self.space.least_peaks(pools, most)):
+        cells = in_order(pools, self.space.least_peaks(pools, most))
+        for bound, cell in itertools.islice(cells, tries):
             if _whole_gib(bound) >= limit:
                 break
             below = _whole_gib(limit) - QUANTA_PER_GIB

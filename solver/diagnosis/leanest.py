@@ -18,6 +18,8 @@ from meshplan.solver.judge import cost
 _SIZES = (1.05, 1.25, 2.0, 4.0, 16.0)
 #: Cells of each pipeline degree that are looked at: those that need the least on average.
 _ROOMIEST = 8
+#: Cells whose best split is looked for: each is an integer program, of seconds for deep models.
+_TRIES = 6
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def leanest(queries: Queries, core: Iterable[str], least: int) -> Leanest | None
                 region, np.argsort(region.memory / region.pp, kind="stable")[:_ROOMIEST], UNLIMITED
             )
         ]
-        search.least_peak(pools, UNLIMITED)
+        search.least_peak(pools, UNLIMITED, _TRIES)
         layout = to_layout(search.best.decisions, search.best.slots)
         ranks = cost(queries.problem, layout).ranks
         return Leanest(layout, max(ranks, key=lambda rank: rank.peak))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,10 @@ from meshplan.solver.progress import LimitReached, Progress
 from meshplan.solver.results import Infeasible, Plan, Unknown
 from meshplan.solver.search import Search
 from meshplan.solver.solve import refuse_other_checkpoints, solve
+
+#: Seconds for the plan that a repair buys.  That it makes the scenario feasible is proved before; a
+#: plan that is not proved the fastest in that time says so.
+_PLAN_S = 15.0
 
 #: Values to try for one decision instead of its pin or candidates.
 Choice = tuple[str, tuple[Value, ...]]
@@ -104,7 +109,7 @@ class Trials:
             self.progress(Progress(time.monotonic() - self.started, phase=phase))
 
     def plan(self, values: Mapping[str, object]) -> Plan | None:
-        """The best plan with these changes, or the best so far when the limit came.
+        """The best plan with these changes, or the best of :data:`_PLAN_S` and of the limit.
 
         Raises
         ------
@@ -114,9 +119,10 @@ class Trials:
         trial = self.trial(values)
         if trial is None:
             return None
-        limit = None if self.deadline is None else self.deadline - time.monotonic()
-        if limit is not None and limit <= 0:
+        left = math.inf if self.deadline is None else self.deadline - time.monotonic()
+        if left <= 0:
             raise LimitReached
+        limit = min(left, _PLAN_S)
         found = solve(trial.problem, time_limit_s=limit)
         if isinstance(found, Unknown):
             raise LimitReached

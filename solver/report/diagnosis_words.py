@@ -8,7 +8,7 @@ from meshplan.solver.changed import asked_value
 from meshplan.solver.diagnosis.facts import MEMORY
 from meshplan.solver.diagnosis.result import Diagnosis
 from meshplan.solver.diagnosis.words import joined
-from meshplan.solver.report.words import recompute_text, short_layout
+from meshplan.solver.report.words import offload_text, recompute_text, short_layout
 
 #: Conflicts that a report shows; JSON has all.
 MOST_SHOWN = 4
@@ -111,7 +111,9 @@ def result_text(result: dict[str, Any]) -> str:
     """The plan that a repair buys, in a line."""
     memory = f"{result['peak_gib']:.1f} of {result['capacity_gib']:.1f} GiB"
     layout = short_layout(result)
+    offload = f", optimizer {offload_text(result)}" if result["optimizer_offload"] else ""
+    doubt = " (a faster one is not ruled out)" if result["status"] == "feasible" else ""
     return (
         f"{result['tokens_per_s_per_gpu']:,.0f} tokens/s per GPU, dp {result['layout']['dp']}, "
-        f"{memory}: {layout}, recompute {recompute_text(result)}"
+        f"{memory}: {layout}, recompute {recompute_text(result)}{offload}{doubt}"
     )

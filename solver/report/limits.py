@@ -11,6 +11,9 @@ from meshplan.solver.report.diagnosis_data import plan_figures
 from meshplan.solver.report.diagnosis_words import result_text
 from meshplan.solver.report.words import counted
 
+#: Fields that count something else than their limit: whole nodes or domains, where it is GPUs.
+_IN_OTHER_UNITS = ("cluster.nodes", "cluster.domains")
+
 
 def limits_data(report: LimitsReport) -> dict[str, Any]:
     """``meshplan_result: 1``: the limits, each with the plan that it buys."""
@@ -65,7 +68,8 @@ def _lines(one: Limit) -> Iterator[str]:
         figure = f"{one.value:,}{'' if one.bounded else ' or more'}"
         if not one.proved:
             figure += " or better"
-    yield f"{one.title:28}{figure:>14}   {one.path}, now {now}"
+    field = f"now {now}, of {one.path}" if one.path in _IN_OTHER_UNITS else f"{one.path}, now {now}"
+    yield f"{one.title:28}{figure:>14}   {field}"
     yield f"    {one.proof}"
     if one.plan is not None:
         yield f"    {result_text(plan_figures(one.plan))}"

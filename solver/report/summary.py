@@ -80,7 +80,12 @@ def verdict(problem: Problem, data: dict[str, Any]) -> str:
         return f"Illegal: this layout breaks {counted(len(data['violations']), 'rule')}."
     if status == "overfull":
         shown = "levers" in data["memory"]
-        hint = "" if shown else " `meshplan memory` shows what single changes would save."
+        hint = (
+            ""
+            if shown
+            else " `meshplan memory` shows what single changes would save, "
+            "`meshplan diagnose` what would suffice."
+        )
         return f"Overfull: this layout is legal, but {too_much(data['memory'])}.{hint}"
     proof: dict[str, Any] = data["proof"]
     took = seconds(proof["wall_s"])

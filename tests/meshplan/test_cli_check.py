@@ -46,7 +46,8 @@ def test_overfull_layout_fails(tmp_path: Path) -> None:
     assert run.exit_code == 1
     assert "Overfull: this layout is legal" in run.output
     words = " ".join(run.output.replace("│", " ").split())
-    assert "`meshplan memory` shows what single changes would save." in words
+    assert "`meshplan memory` shows what single changes would save, " in words
+    assert "`meshplan diagnose` what would suffice." in words
 
 
 def test_layout_of_the_file_serves(tmp_path: Path) -> None:

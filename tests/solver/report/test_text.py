@@ -8,6 +8,7 @@ import pytest
 
 from meshplan.scenarios import from_mapping
 from meshplan.solver.check import check, judge_layout
+from meshplan.solver.report.diagnosis_words import result_text
 from meshplan.solver.report.text import render_text
 from meshplan.solver.report.words import counted, seconds, short_layout
 from meshplan.solver.results import (
@@ -119,6 +120,22 @@ def test_hosts_alone_can_be_overfull() -> None:
     assert re.search(r"legal, but it needs [0-9.,]+ of 0\.0 GiB of host memory a GPU", text)
     assert re.search(r"memory [0-9.]+ of 72\.8 GiB on rank \d \(fits\)", text)
     assert re.search(r"host memory [0-9.]+ of 0\.0 GiB a GPU \([^)]*\): overfull", text)
+
+
+def test_plans_in_a_line_say_what_they_rest_on() -> None:
+    """Tests that a plan names state on the hosts, and says if it may not be the fastest."""
+    result = {
+        "status": "feasible", "tokens_per_s_per_gpu": 2006.4, "peak_gib": 53.9,
+        "capacity_gib": 72.8, "optimizer_offload": 1.0,
+        "recompute": {"granularity": "full", "modules": []},
+        "layout": dict.fromkeys(("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "edp", "mbs"), 1)
+        | {"ga": 8},
+    }  # fmt: skip
+    text = "2,006 tokens/s per GPU, dp 1, 53.9 of 72.8 GiB: ga=8, recompute full"
+    on_hosts = f"{text}, optimizer 100% on the host"
+    assert result_text(result) == f"{on_hosts} (a faster one is not ruled out)"
+    assert result_text(result | {"status": "optimal"}) == on_hosts
+    assert result_text(result | {"status": "optimal", "optimizer_offload": 0.0}) == text
 
 
 def test_proved_plans_say_so() -> None:
