@@ -170,11 +170,7 @@ def defaults() -> list[float]:
 
 def calibration(problem: Problem, values: Sequence[float]) -> Calibration:
     """The problem's calibration with these values of the fitted parameters."""
-    own = problem.calibration
-    update = dict(zip(FITTED, values, strict=True))
-    parameters = own.parameters.model_copy(update=update)
-    changed: Calibration = own.model_copy(update={"parameters": parameters})
-    return changed
+    return problem.calibration.with_parameters(dict(zip(FITTED, values, strict=True)))
 
 
 def fit(clock: Clock, rows: Sequence[int]) -> list[float]:

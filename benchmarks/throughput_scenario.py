@@ -20,7 +20,7 @@ cp_comm                the fastest legal one
 micro-batches          256, so that what comes once a step hardly counts
 pipeline               the row's or recipe's layout string, else a near-even split
 FP8 of release 25.09   current scaling, as 25.11 labels it
-releases up to 25.07    gradients in bf16, FP8 weights kept in FP8, as in NeMo's recipes
+releases up to 25.07   gradients in bf16, FP8 weights kept in FP8, as in NeMo's recipes
 attention kernels      slower up to 24.03 on Hopper, 25.04 on Blackwell (``attention_kernels``)
 FLOPs up to 25.04      counted with the whole attention matrix, where no tokens/s are stated
 =====================  ==========================================================================
@@ -209,8 +209,10 @@ class SpeedDraft(Draft):
         found = super().scenario()
         pins, work = found["layout"], found["workload"]
         del pins["cp_comm"]
-        if (0, 0) < self._release <= _NEMO and work["precision"].startswith("fp8"):
-            found["training"]["fp8_parameters"] = True
+        if self._is_up_to(_NEMO):
+            found["training"]["gradient_dtype"] = "bf16"
+            if work["precision"].startswith("fp8"):
+                found["training"]["fp8_parameters"] = True
         if self.run.gbs is None:
             pins["ga"] = MICRO_BATCHES
             work["global_batch_size"] = pins["mbs"] * pins["dp"] * MICRO_BATCHES
@@ -222,18 +224,17 @@ class SpeedDraft(Draft):
         last, speed = _OLD_ATTENTION[
             "blackwell" if problem.node_type.arch == "blackwell" else "hopper"
         ]
-        if not (0, 0) < self._release <= last:
+        if not self._is_up_to(last):
             return problem
         self.flags.append(f"attention kernels of {self.run.release}")
-        own = problem.calibration
-        parameters = own.parameters.model_copy(update={"attention_kernels": speed})
-        return replace(problem, calibration=own.model_copy(update={"parameters": parameters}))
+        slower = problem.calibration.with_parameters({"attention_kernels": speed})
+        return replace(problem, calibration=slower)
 
     def counted(self, problem: Problem, tflops: float) -> float:
         """TFLOP/s of the row as the model counts them: half of the attention matrix."""
         from meshplan.scenarios.flops import flops_per_token, otherwise_counted
 
-        if not (0, 0) < self._release <= _WHOLE_MATRIX:
+        if not self._is_up_to(_WHOLE_MATRIX):
             return tflops
         self.flags.append("whole attention matrix counted")
         whole = otherwise_counted(problem.model, problem.seq_len, "whole_matrix")
@@ -243,6 +244,10 @@ class SpeedDraft(Draft):
     def _release(self) -> tuple[int, int]:
         named = re.match(r"(\d+)\.(\d+)", self.run.release)
         return (int(named[1]), int(named[2])) if named else (0, 0)
+
+    def _is_up_to(self, last: tuple[int, int]) -> bool:
+        """Whether the row names a release, and none after this one."""
+        return (0, 0) < self._release <= last
 
     def _options(self) -> dict[str, Any]:
         options = super()._options()
@@ -263,6 +268,4 @@ class SpeedDraft(Draft):
         training["overlap_tensor_communication"] = not moe if overlap is None else overlap
         new = moe and self.full_iteration and self._release >= (26, 6)
         training["fused_grouped_mlp"] = new and self.run.precision.lower() == "mxfp8"
-        if (0, 0) < self._release <= _NEMO:
-            training["gradient_dtype"] = "bf16"
         return training

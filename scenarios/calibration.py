@@ -104,6 +104,12 @@ class Calibration(BaseModel):
     covers: Covered | None = None
     parameters: Efficiencies
 
+    def with_parameters(self, changes: Mapping[str, float]) -> Calibration:
+        """The same with other values of some efficiencies, which are not checked."""
+        parameters = self.parameters.model_copy(update=dict(changes))
+        changed: Calibration = self.model_copy(update={"parameters": parameters})
+        return changed
+
 
 #: Linear attention whose predicted times nothing holds: on published runs of Qwen3-Next on GB200
 #: they are off by a factor of 1.5 at 8K tokens to 5 at 64K (Megatron-Bridge, long-context card).

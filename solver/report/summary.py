@@ -79,14 +79,13 @@ def verdict(problem: Problem, data: dict[str, Any]) -> str:
     if status == "illegal":
         return f"Illegal: this layout breaks {counted(len(data['violations']), 'rule')}."
     if status == "overfull":
-        shown = "levers" in data["memory"]
-        hint = (
-            ""
-            if shown
-            else " `meshplan memory` shows what single changes would save, "
+        text = f"Overfull: this layout is legal, but {too_much(data['memory'])}."
+        if "levers" in data["memory"]:
+            return text
+        return (
+            f"{text} `meshplan memory` shows what single changes would save, "
             "`meshplan diagnose` what would suffice."
         )
-        return f"Overfull: this layout is legal, but {too_much(data['memory'])}.{hint}"
     proof: dict[str, Any] = data["proof"]
     took = seconds(proof["wall_s"])
     if status == "infeasible":

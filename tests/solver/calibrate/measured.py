@@ -66,9 +66,7 @@ def true_s(
     """Seconds per step that the model predicts with other efficiencies."""
     report = meshplan.check(folder / f"{scenario}.yaml", stated(layout))
     assert report.status != "illegal", (scenario, layout, report.violations)
-    base = default_calibration()
-    parameters = base.parameters.model_copy(update=dict(TRUTH if truth is None else truth))
-    calibration = base.model_copy(update={"parameters": parameters})
+    calibration = default_calibration().with_parameters(TRUTH if truth is None else truth)
     problem = dataclasses.replace(report.problem, calibration=calibration)
     return step_time(problem, report.layout).step_us / 1e6
 

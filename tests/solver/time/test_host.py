@@ -27,9 +27,7 @@ COLLECTIVES = HOST_TERMS[1:]
 
 
 def _with(where: Problem, **efficiencies: float) -> Problem:
-    own = where.calibration
-    parameters = own.parameters.model_copy(update=efficiencies)
-    return dataclasses.replace(where, calibration=own.model_copy(update={"parameters": parameters}))
+    return dataclasses.replace(where, calibration=where.calibration.with_parameters(efficiencies))
 
 
 def _calls(where: Problem, kind: LayerKind, layout: Layout) -> int:

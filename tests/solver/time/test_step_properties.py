@@ -52,9 +52,7 @@ def _with_training(where: Problem, **changes: Any) -> Problem:
 
 
 def _with_efficiencies(where: Problem, **changes: float) -> Problem:
-    own = where.calibration
-    parameters = own.parameters.model_copy(update=changes)
-    return dataclasses.replace(where, calibration=own.model_copy(update={"parameters": parameters}))
+    return dataclasses.replace(where, calibration=where.calibration.with_parameters(changes))
 
 
 def _perfect(where: Problem) -> Problem:
