@@ -19,8 +19,8 @@ from meshplan.solver.results import Infeasible, Plan, Unknown
 from meshplan.solver.search import Search
 from meshplan.solver.solve import refuse_other_checkpoints, solve
 
-#: Seconds for the plan that a repair buys.  That it makes the scenario feasible is proved before; a
-#: plan that is not proved the fastest in that time says so.
+#: Seconds for the plan that a repair or a limit buys; more only until there is any.  That layouts
+#: exist is proved before; a plan that is not proved the fastest in that time says so.
 _PLAN_S = 15.0
 
 #: Values to try for one decision instead of its pin or candidates.
@@ -119,17 +119,23 @@ class Trials:
         trial = self.trial(values)
         if trial is None:
             return None
-        left = math.inf if self.deadline is None else self.deadline - time.monotonic()
-        if left <= 0:
+        if self._left() <= 0:
             raise LimitReached
-        limit = min(left, _PLAN_S)
-        found = solve(trial.problem, time_limit_s=limit)
+        found = solve(trial.problem, time_limit_s=min(self._left(), _PLAN_S))
+        if isinstance(found, Unknown) and found.stopped_by == "limit" and self._left() > 0:
+            # No plan yet, on a slow machine say: the lever must not be lost for that.
+            left = self._left()
+            found = solve(trial.problem, time_limit_s=None if left == math.inf else left)
         if isinstance(found, Unknown):
             raise LimitReached
         return None if isinstance(found, Infeasible) else found
 
+    def _left(self) -> float:
+        """Seconds until the deadline."""
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
+
     def _tried(self, values: Mapping[str, object], choice: Choice | None) -> Trial | None:
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        if self._left() <= 0:
             raise LimitReached
         try:
             problem = changed_problem(self.base, values)

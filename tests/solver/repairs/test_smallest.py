@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshplan.solver.repairs import Repair
+from meshplan.solver.repairs import Repair, trials
 from meshplan.solver.repairs.search import LEVERS, search_repairs
 from tests.solver.repairs.toys import Toy, distance, toys
 
@@ -40,3 +40,13 @@ def test_no_smaller_step_does(toy: Toy, singles: list[Repair]) -> None:
         if len(repair.changes) == 1:
             for values in toy.smaller(repair.changes[0]):
                 assert not toy.fits(values), (repair.changes, values)
+
+
+def test_time_too_short_for_any_plan_loses_no_repair(
+    toy: Toy, singles: list[Repair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that repairs have plans where the time of one is too short, and no limit is set."""
+    monkeypatch.setattr(trials, "_PLAN_S", 1e-9)
+    for repair in singles:
+        plan = toy.trials.plan({change.path: change.after for change in repair.changes})
+        assert plan is not None and plan.status == "optimal"
